@@ -148,4 +148,5 @@ def main() -> None:
         )
 
 
-main()
+if __name__ == "__main__":
+    main()

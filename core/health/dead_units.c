@@ -53,7 +53,7 @@ static void find(tt_case *c)
 const tt_rule tt_rule_dead_units = {
     .id = "dead-units",
     .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/silent/*, recorded from the gradients of biases,",
+    .needs = "tensortap/silent/*",
     .summary = "Half of a layer's units or more have not had a gradient for a while.",
     .remedy =
         "lower the learning rate, look at the bias and its initialisation, or use a LeakyReLU or GELU",

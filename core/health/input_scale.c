@@ -29,7 +29,7 @@ static void find(tt_case *c)
 const tt_rule tt_rule_input_scale = {
     .id = "input-scale",
     .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/batch/*, recorded at the calls of a model,",
+    .needs = "tensortap/batch/*",
     .summary = "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
     .remedy = "subtract the mean of the training data and divide by its standard deviation",
     .find = find,

@@ -30,7 +30,7 @@ static void find(tt_case *c)
 const tt_rule tt_rule_not_optimized = {
     .id = "not-optimized",
     .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/state/*, recorded when an optimizer steps,",
+    .needs = "tensortap/state/*",
     .summary = "Parameters get gradients, but no optimizer holds them.",
     .remedy =
         "give model.parameters() to the optimizer, after the model is complete and was not copied; set "

@@ -23,7 +23,7 @@ static void find(tt_case *c)
 const tt_rule tt_rule_repeated_batch = {
     .id = "repeated-batch",
     .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/batch/*, recorded at the calls of a model,",
+    .needs = "tensortap/batch/*",
     .summary = "The model gets the same batch in several steps in a row.",
     .remedy =
         "make the iterator once, outside of the loop, and look at the sampler's shuffling; ignore this "

@@ -38,7 +38,7 @@ static void find(tt_case *c)
 const tt_rule tt_rule_update_ratio = {
     .id = "update-ratio",
     .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/update/*, recorded when an optimizer steps,",
+    .needs = "tensortap/update/*",
     .summary = "The updates of a weight are large beside the weight itself.",
     .remedy = "lower the learning rate of these parameters; about 0.1% a step is usual",
     .find = find,

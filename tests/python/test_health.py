@@ -314,6 +314,146 @@ def test_json_fits_its_schema(tmp_path: Path) -> None:
         jsonschema.validate(answered, schema_of(name))
 
 
+SARIF = {  # what the standard (2.1.0) requires of the parts that we write
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "$schema": {"type": "string", "format": "uri"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool"],
+                "additionalProperties": False,
+                "properties": {
+                    "tool": {
+                        "type": "object",
+                        "required": ["driver"],
+                        "properties": {
+                            "driver": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {
+                                    "rules": {
+                                        "type": "array",
+                                        "uniqueItems": True,
+                                        "items": {"type": "object", "required": ["id"]},
+                                    }
+                                },
+                            }
+                        },
+                    },
+                    "results": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["message"],
+                            "properties": {
+                                "ruleId": {"type": "string"},
+                                "level": {"enum": ["none", "note", "warning", "error"]},
+                                "message": {"type": "object", "required": ["text"]},
+                                "locations": {
+                                    "type": "array",
+                                    "items": {
+                                        "type": "object",
+                                        "additionalProperties": False,
+                                        "properties": {
+                                            "physicalLocation": {
+                                                "type": "object",
+                                                "required": ["artifactLocation"],
+                                            },
+                                            "logicalLocations": {"type": "array"},
+                                        },
+                                    },
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "additionalProperties": False,
+}
+
+
+def test_sarif_has_what_its_standard_requires(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    make(tmp_path / "a run", lambda i: {**healthy(i), "loss": 1.0 + i})
+    done = tensortap("health", "a run", "--format", "sarif", folder=tmp_path)
+    answered = json.loads(done.stdout)
+    jsonschema.validate(answered, SARIF)
+    [run] = answered["runs"]
+    [result] = run["results"]
+    assert result["ruleId"] in [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    [location] = result["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == "a%20run"
+    assert location["logicalLocations"] == [{"fullyQualifiedName": "loss"}]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("library", ["transformers", "lightning"])
+def test_a_trainer_is_stopped_in_its_own_way(
+    tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    data = [{"x": torch.randn(4), "labels": torch.zeros(1)} for _ in range(320)]
+    bad = 10
+    if library == "transformers":
+        transformers = pytest.importorskip("transformers")
+        from tensortap.findings.trainers import TransformersCallback
+
+        class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.fc, self.steps = torch.nn.Linear(4, 1), 0
+
+            def forward(self, x: object, labels: object) -> dict[str, object]:
+                self.steps += 1
+                loss = self.fc(x).square().mean()
+                return {"loss": loss * float("nan") if self.steps > bad else loss}
+
+        arguments = transformers.TrainingArguments(
+            "out", max_steps=40, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True
+        )
+        trainer = transformers.Trainer(
+            Model(), arguments, train_dataset=data, callbacks=[TransformersCallback("run")]
+        )
+        trainer.train()
+        steps = trainer.state.global_step
+    else:
+        lightning = pytest.importorskip("lightning.pytorch")
+        from tensortap.findings.trainers import LightningCallback
+
+        class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.fc = torch.nn.Linear(4, 1)
+
+            def training_step(self, batch: dict[str, object], _: int) -> object:
+                loss = self.fc(batch["x"]).square().mean()
+                return loss * float("nan") if self.global_step >= bad else loss
+
+            def configure_optimizers(self) -> object:
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+        trainer = lightning.Trainer(
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+            callbacks=[LightningCallback("run")],
+        )
+        trainer.fit(Module(), torch.utils.data.DataLoader(data, 8))
+        steps = trainer.global_step
+    assert bad <= steps <= bad + 10
+    assert rules(tmp_path / "run") == ["nonfinite"]
+
+
 def test_live_findings_are_said_once_kept_in_the_run_and_stop_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,9 @@
 enum {
     AT_FIRST = 16, /* steps in which every update is measured; after that one in EVERY */
     EVERY = 8,
-    READS = 16,        /* of gradients, after which units without one are counted */
-    MOST_INPUT = 1024, /* elements of an input that go into its digest */
+    READS = 16,             /* of gradients, after which units without one are counted */
+    MOST_INPUT = 1024,      /* elements of an input that go into its digest */
+    MOST_STRIDED = 1 << 16, /* elements of an input with gaps, which is digested as a whole */
     FEWEST_UNITS = 8,
 };
 
@@ -161,13 +162,16 @@ static void add_digest(batch *b, const tt_tensor *t)
     size_t size = tt_dtype_size(t->dtype);
     int64_t apart = t->count > MOST_INPUT ? t->count / MOST_INPUT : 1,
             count = t->count > MOST_INPUT ? MOST_INPUT : t->count;
-    for (int64_t i = 0; i < count; i++)
-        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)(i * apart) * size, size);
+    bool is_sampled = is_contiguous(t);
     tt_tensor sample;
     tt_digest digest;
-    if (tt_tensor_describe(&sample, few, t->dtype, 1, &count, NULL, NULL) < 0)
+    if (!is_sampled && t->count > MOST_STRIDED)
         return;
-    tt_digest_compute(&sample, &digest);
+    for (int64_t i = 0; is_sampled && i < count; i++)
+        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)(i * apart) * size, size);
+    if (is_sampled && tt_tensor_describe(&sample, few, t->dtype, 1, &count, NULL, NULL) < 0)
+        return;
+    tt_digest_compute(is_sampled ? &sample : t, &digest);
     b->digest.low = b->digest.low * UINT64_C(0x9e3779b97f4a7c15) ^ digest.low;
     b->digest.high ^= digest.high;
 }
@@ -178,7 +182,7 @@ static int found_input(void *context, PyObject *tensor, const tensor_place *Py_U
     tensor_view view;
     if (tensor_view_open(&b->watch->state->torch, tensor, &view) != VIEW_OK)
         return 0;
-    if (is_contiguous(&view.tensor) && view.tensor.count > 0) {
+    if (view.tensor.count > 0) {
         add_digest(b, &view.tensor);
         if (b->wants_stats && b->ndim < 0 && view.tensor.ndim >= 2 &&
             tt_dtype_kind(view.tensor.dtype) == TT_KIND_FLOAT) {

@@ -70,8 +70,8 @@ class Findings:
         >>> with tt.record("runs/number") as run:
         ...     run.log("loss", 0.5)
         >>> found = tt.health("runs/number")
-        >>> len(found), found.unchecked["dead-units"].split(",")[0]
-        (0, 'needs tensortap/silent/*')
+        >>> len(found), found.unchecked["dead-units"]
+        (0, 'needs tensortap/silent/*, which the run does not have')
     """
 
     def __init__(

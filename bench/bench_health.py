@@ -1,0 +1,91 @@
+"""The rules of health: on ten million points, and during the training of a small transformer.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import bench_command as command
+import harness
+import torch
+from torch import nn
+
+import tensortap as tt
+
+STEPS, TURNS = 60, 5
+
+
+def model_of() -> nn.Module:
+    """Return a transformer of four layers."""
+    layer = nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
+    return nn.Sequential(nn.TransformerEncoder(layer, 4), nn.Linear(128, 16))
+
+
+def train(path: Path, health: bool) -> tuple[float, float, float]:
+    """Return seconds of a step, of the rules in it, and how many events it has."""
+    torch.manual_seed(0)
+    model = model_of()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    steps = []
+    with tt.record(path, model=model) as run:
+        if health:
+            run.watch_health()
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            optimizer.zero_grad()
+            model(torch.randn(16, 64, 128)).square().mean().backward()
+            optimizer.step()
+            steps.append(time.perf_counter() - start)
+        asked = [time.perf_counter()]
+        for _ in range(20 if health else 0):
+            run.new_findings()
+            asked.append(time.perf_counter())
+        events = run.counts["events"] / STEPS
+    taken = [after - before for before, after in zip(asked, asked[1:], strict=False)]
+    return median(steps), median(taken) if taken else 0.0, events
+
+
+def cost_of_event(path: Path, health: bool) -> float:
+    """Return the seconds that recording one number takes."""
+    count = 100_000
+    with tt.record(path) as run:
+        if health:
+            run.watch_health()
+        run.log("loss", 1.0)
+        start = time.perf_counter()
+        for _ in range(count):
+            run.log("loss", 1.0)
+        return (time.perf_counter() - start) / count
+
+
+def main() -> None:
+    """Measure the bars of the rules."""
+    from tensortap.findings.guard import EVERY
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        step, find, events = train(folder / "run", True)
+        pairs = [
+            (cost_of_event(folder / f"a{i}", True), cost_of_event(folder / f"b{i}", False))
+            for i in range(TURNS)
+        ]
+        see = max(median(a - b for a, b in pairs), 0.0)
+        share = (events * see + find / EVERY) / step
+        harness.row(
+            "live rules, 4-layer transformer: of the step, on top of recording",
+            share * 100,
+            0.3,
+            unit="%",
+            at_most=True,
+        )
+        command.make(folder / "large", 10_000)
+        [health] = command.compare([command.PROGRAM, "health", folder / "large"])
+        harness.row("tensortap health, 10 million points", health.wall, 1, unit="s", at_most=True)
+        harness.row("tensortap health, its memory", health.memory, 128, unit="MB", at_most=True)
+
+
+if __name__ == "__main__":
+    main()
