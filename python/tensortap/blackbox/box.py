@@ -386,7 +386,9 @@ class Box:
             for i, parameter in enumerate(held(optimizer))
             if parameter.grad is not None
         }
-        index = next(i for i, one in enumerate(self._optimizers()) if one is optimizer)
+        known = self._live(self.optimizers)
+        known = self._optimizers() if len(known) > 1 else known
+        index = next(i for i, one in enumerate(known) if one is optimizer)
         digests = {name: _digest(grad) for name, grad in self._telling(gradients).items()}
         step.updates.append(
             {"optimizer": index, "numbers": state.numbers(optimizer), "gradients": digests}
