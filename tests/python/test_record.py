@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -262,6 +263,7 @@ def test_the_run_says_where_it_comes_from(folder: Path) -> None:
     assert {"host", "start", "tensortap", "numpy"} <= info.keys()
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not there")
 def test_the_commit_is_the_one_that_git_names(tmp_path: Path) -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
     subprocess.run([*git, "init", "-q"], check=True)
