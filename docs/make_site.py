@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / ".build" / "site"
 PAGES = SITE / "pages"
+AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md")  # pages that are not in docs/
 SECTIONS = ("Args", "Returns", "Raises", "Yields", "Attributes")
 #: Title of a section -> its pages; `*` stands for all pages of a folder that are not named.
 NAVIGATION: dict[str, list[str]] = {
@@ -259,7 +260,7 @@ def execute(path: Path, to: Path) -> None:
     body, resources = MarkdownExporter().from_notebook_node(
         notebook, resources={"output_files_dir": f"{path.stem}_files"}
     )
-    to.write_text(body, encoding="utf-8")
+    to.write_text(rewrite_links(body, to.relative_to(PAGES)), encoding="utf-8")
     for name, data in resources["outputs"].items():
         (to.parent / name).parent.mkdir(exist_ok=True)
         (to.parent / name).write_bytes(data)
@@ -269,7 +270,9 @@ def rewrite_links(text: str, page: Path) -> str:
     """Let links to files outside of docs/ lead to where the site has them."""
     up = "../" * (len(page.parts) - 1)
     text = re.sub(r"\]\((?:\.\./)*README\.md(#[\w-]+)?\)", f"]({up}index.md)", text)
-    text = re.sub(r"\]\((?:\.\./)*(?:docs/)?(CHANGELOG|CONTRIBUTING)\.md", rf"]({up}\1.md", text)
+    text = re.sub(
+        r"\]\((?:\.\./)*(?:docs/)?(CHANGELOG|CONTRIBUTING|RELEASING)\.md", rf"]({up}\1.md", text
+    )
     text = re.sub(
         r"\]\((?:\.\./)*(examples/[\w/]+\.(?:py|c))\)",
         lambda found: f"]({up}reference/examples.md#{re.sub(r'[/.]', '', found[1]).lower()})",
@@ -281,7 +284,7 @@ def rewrite_links(text: str, page: Path) -> str:
 
 def copy_pages() -> None:
     """Copy docs/, and run the notebooks in it."""
-    for path in [*sorted(DOCS.rglob("*.md")), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]:
+    for path in [*sorted(DOCS.rglob("*.md")), *map(ROOT.joinpath, AT_ROOT)]:
         page = path.relative_to(DOCS) if path.is_relative_to(DOCS) else Path(path.name)
         (PAGES / page).parent.mkdir(parents=True, exist_ok=True)
         text = rewrite_links(path.read_text(encoding="utf-8"), page).replace("](docs/", "](")
@@ -353,7 +356,7 @@ def configure() -> Path:
             "nav": {"omitted_files": "warn", "not_found": "warn", "absolute_links": "warn"},
             "links": {"not_found": "warn", "anchors": "warn", "absolute_links": "warn"},
         },
-        "not_in_nav": "CONTRIBUTING.md",
+        "not_in_nav": "CONTRIBUTING.md\nRELEASING.md",
         "nav": navigation(),
     }
     path = SITE / "mkdocs.yml"
@@ -373,9 +376,12 @@ def main() -> int:
     write_commands()
     write_header()
     write_examples()
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(configure())]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(configure())]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # about another generator
-    code = subprocess.run(command, env=quiet).returncode
+    # Not with -q: then warnings are not counted.
+    done = subprocess.run(command, env=quiet, stderr=subprocess.PIPE, text=True)
+    print("\n".join(re.findall(r"(?m)^(?!INFO).+$", done.stderr)))
+    code = done.returncode
     if code == 0:
         print(f"the site is in {SITE / 'html'}")
     return code
