@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -44,7 +45,7 @@ def train(path: Path, health: bool) -> tuple[float, float, float]:
             run.new_findings()
             asked.append(time.perf_counter())
         events = run.counts["events"] / STEPS
-    taken = [after - before for before, after in zip(asked, asked[1:], strict=False)]
+    taken = [after - before for before, after in pairwise(asked)]
     return median(steps), median(taken) if taken else 0.0, events
 
 

@@ -269,6 +269,17 @@ def test_replicas_that_drift_apart_are_found(
     assert one.sites == ("parameter/fc.weight",)
 
 
+def test_a_run_that_is_thinned_by_its_budget_is_judged_by_what_it_has(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run", budget=0.0001, every=3) as run:
+        for step in range(60):
+            for name, value in healthy(step).items():
+                if isinstance(value, np.ndarray):
+                    run.tensor(name, value, phase="train")
+            run.log("learning_rate", 0.0)
+            run.step()
+    assert rules(tmp_path / "run") == ["learning-rate"]
+
+
 def test_explain_is_bounded_and_the_same_each_time(tmp_path: Path) -> None:
     make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i, "learning_rate": 0.0})
     whole = tensortap("explain", "run", folder=tmp_path).stdout
