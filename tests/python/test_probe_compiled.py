@@ -434,8 +434,8 @@ def test_a_compile_cache_is_used_again_but_not_that_of_an_older_tensortap(tmp_pa
         done = subprocess.run(command, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         hits.append(sum(map(int, done.stdout.split())))
-    assert hits[:2] == [0, 0]
-    assert hits[2] > 0
+    assert hits[0] == 0 < hits[2]
+    assert hits[1] < hits[2]  # the backward graph has no probe: it is found
     assert not tt.open(tmp_path / "older").names("activation/*")
     assert len(tt.open(tmp_path / "first").names("activation/*")) == 4
     assert_same(tt.open(tmp_path / "first"), tt.open(tmp_path / "second"))
