@@ -79,6 +79,8 @@ def make_root(suite: str, machine: str, versions: list[str]) -> Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     packages = [f"python{one}{end}" for one in versions for end in ("", "-venv")]
+    if "3.11" in versions:
+        packages.append("python3-distutils")  # provides what python3.11-venv depends on
     is_foreign = machine != "x86_64"
     run(
         *("debootstrap", "--variant=minbase", f"--include={','.join(packages)}"),
