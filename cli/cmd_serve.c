@@ -25,7 +25,7 @@ enum {
     SECONDS = 30,             /* that a client may be silent */
     REQUEST_BYTES = 16 << 10, /* of a connection: its headers must fit */
     ANSWER_BYTES = 256 << 20, /* of all answers on their way to slow clients */
-    LATER = 5,               /* a training goes first */
+    LATER = 5,                /* a training goes first */
     TOKEN = 16,               /* bytes */
 };
 

@@ -16,8 +16,7 @@ static void find(tt_case *c)
         const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
         if (gradient == NULL || gradient->elements < FEWEST || course->latest < MANY)
             continue;
-        if (course->latest ==
-            1) { /* nothing arrives in the layers before it either: the last is the cause */
+        if (course->latest == 1) { /* nor does anything arrive in the layers before it */
             last = course;
             continue;
         }
@@ -45,9 +44,11 @@ static void find(tt_case *c)
     tt_case_add(c, gradient);
     tt_case_number(c, "units", (double)gradient->elements);
     tt_case_number(c, "dead", (double)gradient->elements);
-    tt_case_say(c, TT_SEVERITY_ERROR, last->first_step, last->last_step,
-                "%s: all %lld units are dead, no gradient passes them", last->tail,
-                (long long)gradient->elements);
+    tt_case_say(
+        c, TT_SEVERITY_ERROR, last->first_step, last->last_step,
+        "%s: no gradient has reached any of its %lld units for a while: they, or all units behind "
+        "them, are dead",
+        last->tail, (long long)gradient->elements);
 }
 
 const tt_rule tt_rule_dead_units = {

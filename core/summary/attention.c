@@ -13,9 +13,9 @@
 #include "summary/attention.h"
 
 #include "base/float_mode.h"
-#include "tensortap_tools.h"
 #include "summary/exponential.h"
 #include "tensor/walk.h"
+#include "tensortap_tools.h"
 
 #include <assert.h>
 #include <inttypes.h>

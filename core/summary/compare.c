@@ -11,9 +11,9 @@
 #include "summary/compare.h"
 
 #include "base/float_mode.h"
-#include "tensortap_tools.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
+#include "tensortap_tools.h"
 
 #include <assert.h>
 #include <inttypes.h>

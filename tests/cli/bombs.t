@@ -36,7 +36,7 @@ repeat  finished  steps 0 to 0  1 site  3 200 000 points  1.2 MB
 tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap
 [3]
 $ tensortap export repeat --to csv -o x.csv
-tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap; --partial exports the rest
+tensortap: these 3 200 000 points take 320 MB as text, and the run only 1.2 MB: refused; choose fewer of them with GLOB and --step
 [3]
 $ tensortap show backwards
 backwards  crashed  steps 0 to 0  1 site  1 points  4.0 MB

@@ -138,10 +138,11 @@ static int check_python(void)
         return -1;
     if (version <= NEWEST_PYTHON)
         return 0;
-    PyErr_Format(PyExc_RuntimeError,
-                 "line events are tested up to Python 3.%d, and this is 3.%ld: flow, track's variables and "
-                 "trace's local variables need an older Python or a newer tensortap; all else works here",
-                 NEWEST_PYTHON & 0xFF, version & 0xFF);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "line events are tested up to Python 3.%d, and this is 3.%ld: flow, track's variables and "
+        "trace's local variables need an older Python or a newer tensortap; all else works here",
+        NEWEST_PYTHON & 0xFF, version & 0xFF);
     return -1;
 }
 

@@ -29,7 +29,7 @@ Kind = Literal["created", "given", "appeared", "unwritten", "compiled"]
 MOST_TRIED = 200  # origins whose consequences are followed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Origin:
     """Where the first bad value began.
 
@@ -58,6 +58,12 @@ class Origin:
     certain: bool
     before: Operator | None = None
     removed: bool = False
+
+    def __repr__(self) -> str:
+        """Say it in a line."""
+        module = f", in {self.module}" if self.module else ""
+        doubt = "" if self.certain else ", not certain"
+        return f"<{self.kind} by {self.operator.name} at {self.line}{module}, {self.phase}{doubt}>"
 
     @property
     def line(self) -> str:
