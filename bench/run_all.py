@@ -2,7 +2,8 @@
 
     ./dev bench [--write] [NAME ...]
 
-NAME picks bench_NAME.py.  A bar that does not hold is shown, never an error.
+NAME picks bench_NAME.py; then --write replaces only its rows.  A bar that does not hold is
+shown, never an error.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -43,19 +44,22 @@ def cell(value: float, unit: str) -> str:
     return f"{value:.{digits}f} {unit}".strip()
 
 
-def table(rows: list[Row]) -> str:
+def cells_of(row: Row) -> list[str]:
+    """Return what stands in the row's columns."""
+    measured, bar, holds = "", "", "yes" if row["holds"] else "**no**"
+    if "value" in row:
+        measured = cell(row["value"], row["unit"])
+        if row["bar"] is None:
+            holds = ""
+        else:
+            sign = "≤" if row["at_most"] else "≥"
+            bar = f"{sign} {row['bar']:g} {row['unit']}".strip()
+    return [row["what"], measured, bar, holds]
+
+
+def table(rows: list[list[str]]) -> str:
     """Return the rows as a Markdown table whose columns stand straight."""
-    cells = [["what", "measured", "bar", "holds"]]
-    for row in rows:
-        measured, bar, holds = "", "", "yes" if row["holds"] else "**no**"
-        if "value" in row:
-            measured = cell(row["value"], row["unit"])
-            if row["bar"] is None:
-                holds = ""
-            else:
-                sign = "≤" if row["at_most"] else "≥"
-                bar = f"{sign} {row['bar']:g} {row['unit']}".strip()
-        cells.append([row["what"], measured, bar, holds])
+    cells = [["what", "measured", "bar", "holds"], *rows]
     widths = [max(len(line[i]) for line in cells) for i in range(4)]
     lines = [
         "| "
@@ -65,6 +69,20 @@ def table(rows: list[Row]) -> str:
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
+
+
+def written() -> list[list[str]]:
+    """Return the rows that are in the page."""
+    text = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[one.strip() for one in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def merged(old: list[list[str]], new: list[list[str]]) -> list[list[str]]:
+    """Return the old rows with the new ones in their places, further ones at the end."""
+    measured = {row[0]: row for row in new}
+    kept = [measured.pop(row[0], row) for row in old]
+    return kept + list(measured.values())
 
 
 def machine() -> str:
@@ -98,14 +116,10 @@ def main() -> int:
             known = ", ".join(sorted(path.stem[6:] for path in HERE.glob("bench_*.py")))
             print(f"no benchmark {script.stem[6:]}; there are: {known}", file=sys.stderr)
             return 2
-    rows = [row for script in scripts for row in rows_of(script)]
-    text = f"{machine()}\n\n{table(rows)}"
-    print(text)
+    rows = [cells_of(row) for script in scripts for row in rows_of(script)]
+    print(f"{machine()}\n\n{table(rows)}")
     if "--write" in sys.argv:
-        if names:
-            print("--write needs all benchmarks, not some", file=sys.stderr)
-            return 2
-        write(text)
+        write(f"{machine()}\n\n{table(merged(written(), rows) if names else rows)}")
     return 0
 
 
