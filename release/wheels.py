@@ -197,7 +197,7 @@ def describe_python(version: str, machine: str, headers: Path) -> Path:
 
 
 def write_cross_file(machine: str, prefix: Path) -> Path:
-    """Tell Meson the compiler and the machine; return the file."""
+    """Write the file that names compiler and machine to Meson; return it."""
     path = BUILD / f"{machine}.ini"
     path.write_text(
         f"[binaries]\nc = ['{ZIG}', 'cc', '-target', '{target(machine)}']\nar = ['{ZIG}', 'ar']\n"
@@ -212,7 +212,7 @@ def write_cross_file(machine: str, prefix: Path) -> Path:
 
 
 def finish(wheel: Path, version: str, machine: str, licenses: Path) -> Path:
-    """Give the wheel the tag of what it was built for, and the licences of what is in it."""
+    """Set the tag of the wheel, and add the licences of what is in it."""
     tag = f"cp{version.replace('.', '')}"
     platform = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
     folder = wheel.parent / "unpacked"

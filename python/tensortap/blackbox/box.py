@@ -131,7 +131,7 @@ class Box:
     def open(
         self, recorder: Any, folder: Path, rank_and_size: tuple[int, int], program: dict[str, Any]
     ) -> None:
-        """Take in the run, its folder, and how to start the program again."""
+        """Begin a run: its folder, and how to start the program again."""
         self.recorder, self.folder, self.program = recorder, folder, program
         self.rank, self.world_size = rank_and_size
         for step in self.steps:
@@ -139,7 +139,7 @@ class Box:
         self.signals = Signals(self.dump)
 
     def add(self, model: Any, name: str, root: Any) -> None:
-        """Take in a model; *root*: the module that the program calls."""
+        """Add a model; *root*: the module that the program calls."""
         if any(known() is model for _, known in self.models):
             return
         self.models.append((name, ref(model)))

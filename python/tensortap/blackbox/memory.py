@@ -91,7 +91,7 @@ class Memory:
                 raise TypeError(f"{layout[i][0]} cannot be read")
 
     def _lay_out(self, layout: tuple[Any, ...]) -> None:
-        """Give each tensor its place: wide elements first, so that all are aligned."""
+        """Choose a place for each tensor: wide elements first, so that all are aligned."""
         self._layout = ()
         offsets, used = [0] * len(layout), 0
         widths = [dtype.itemsize for _, dtype, _ in layout]

@@ -209,7 +209,7 @@ class Replayer(Box):
         """Write nothing."""
 
     def program_ended(self, error: BaseException | None) -> None:
-        """Say what became of the replay, if the program has ended by itself."""
+        """Decide what became of the replay, if the program has ended by itself."""
         if self.result is not None:
             return
         number = self._number()
@@ -297,7 +297,7 @@ class Replayer(Box):
         raise ReplayEndedError
 
     def _bad_rows(self, index: int, kept: dict[str, Any]) -> list[str]:
-        """Say which rows of a batch of the last step hold NaN or Inf."""
+        """Return which rows of a batch of the last step hold NaN or Inf."""
         place = f"step{self.target}/batch{index}"
         found = []
         for name, tensor in self.tensors.items():
@@ -313,7 +313,7 @@ class Replayer(Box):
 
 
 def _fill(tensor: Any, value: Any) -> None:
-    """Give a tensor other contents, unseen by a log of operators where that is possible."""
+    """Replace the contents of a tensor, unseen by a log of operators where that is possible."""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         tensor.data.copy_(value)
         return

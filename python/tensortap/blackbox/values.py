@@ -1,4 +1,4 @@
-"""Take a nested value apart into tensors and a tree that JSON can hold, and join them again.
+"""Split a nested value into tensors and a tree that JSON can hold, and join them again.
 
 The tree says what to do with each tensor; it never names code to run.  Classes that are not
 Python's own are filled in again from an object of the program: its own batch, its own state.

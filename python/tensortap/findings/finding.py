@@ -77,7 +77,7 @@ class Findings:
     def __init__(
         self, items: tuple[Finding, ...], unchecked: dict[str, str], rules: int = 0
     ) -> None:
-        """Take what was found."""
+        """Hold what was found."""
         self.items, self.unchecked, self.rules = items, unchecked, rules
 
     @classmethod
@@ -144,7 +144,7 @@ class UnhealthyError(AssertionError):
     __module__ = "tensortap"  # where users find it
 
     def __init__(self, *findings: Finding) -> None:
-        """Say all of them."""
+        """Make the message of all findings."""
         super().__init__("\n".join(f"{one}\n  {one.remedy}" for one in findings))
         self.findings = findings
 

@@ -19,7 +19,7 @@ class _Recorded:
     def __init__(
         self, path: Any = None, *, health: Literal["warn", "stop"] = "stop", **options: Any
     ) -> None:
-        """Take the folder of the run, and options of `tt.record`."""
+        """Remember the folder of the run, and options of `tt.record`."""
         super().__init__()
         self.path, self.health, self.options = path, health, options
         self.run: Any = None

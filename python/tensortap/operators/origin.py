@@ -60,7 +60,7 @@ class Origin:
     removed: bool = False
 
     def __repr__(self) -> str:
-        """Say it in a line."""
+        """Return it as one line."""
         module = f", in {self.module}" if self.module else ""
         doubt = "" if self.certain else ", not certain"
         return f"<{self.kind} by {self.operator.name} at {self.line}{module}, {self.phase}{doubt}>"

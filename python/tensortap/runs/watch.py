@@ -206,7 +206,7 @@ class Watched:
                 self.recorder.module(name, kind)
 
     def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
-        """Tell the black box, and do what the user asked for; called where the tensor was seen."""
+        """Pass it to the black box, and do what on_nonfinite asks, where the tensor was seen."""
         if self.box is not None:
             self.box.not_finite(name, step, nan, posinf, neginf)
         if self.on_nonfinite is None:
