@@ -3,7 +3,7 @@
 #ifndef TT_CLI_ARGUMENTS_H
 #define TT_CLI_ARGUMENTS_H
 
-#include "cmd.h"
+#include "command.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
  * matches nothing; 3 failure, which includes a full disk behind standard output.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "arguments.h"
-#include "overview.h"
+#include "runs/overview.h"
 #include "words.h"
 
 #include <errno.h>

@@ -20,10 +20,16 @@ PICTURE = ROOT / "docs" / "pictures" / "rooms.svg"
 sys.path.insert(0, str(ROOT / "tests"))
 import layers  # noqa: E402
 
-COLORS = {"python/tensortap": "#e3f0e3", "python/ext": "#e4ebf5", "core": "#f6ecdc"}
+COLORS = {
+    "python/tensortap": "#e3f0e3",
+    "python/ext": "#e4ebf5",
+    "cli": "#f3e6ee",
+    "core": "#f6ecdc",
+}
 FONT = 'fontname="Helvetica,Arial,DejaVu Sans,sans-serif"'
 FOLDERS = {
     *(f"core/{folder}" for folder in layers.BELOW),
+    *(f"cli/{folder}" for folder in layers.CLI_BELOW),
     *(f"python/ext/{folder}" for folder in layers.EXT_BELOW),
     *(f"python/tensortap/{package}" for package in layers.PACKAGES),
 }
@@ -35,8 +41,8 @@ def uses() -> Edges:
     found: Edges = set()
     for path in layers.files(ROOT):
         place = path.parent.as_posix()
-        if path.suffix in {".c", ".h"} and re.match(r"(core|python/ext)/\w", place):
-            home = "core" if path.parts[0] == "core" else "python/ext"
+        if path.suffix in {".c", ".h"} and re.match(r"(core|cli|python/ext)/\w", place):
+            home, _ = layers.home_of(path)
             for _, what in layers.includes(ROOT / path):
                 own = layers.NAMED.match(what)
                 if own and "/" in (own[2] or ""):
@@ -95,10 +101,10 @@ def dot(shown: Edges) -> str:
     chain = [  # between the groups: from the lowest box of one to the highest of the next
         ("python/tensortap/models", "python/ext/flow"),
         ("python/ext/base", "include"),
-        ("cli", "include"),
+        ("cli/output", "include"),
         ("include", "core/report"),
     ]
-    lines += ['"cli" [label="cli"]', '"include" [label="include/tensortap.h, tensortap_tools.h"]']
+    lines += ['"include" [label="include/tensortap.h, tensortap_tools.h"]']
     for tail, head in chain:
         ends = [f'"{boxes.get(folder, folder)}"' for folder in (tail, head)]
         clips = [

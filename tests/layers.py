@@ -36,6 +36,14 @@ BELOW = {
     "page": {"base", "tensor", "summary", "site", "store", "format", "report"},
 }
 
+# The same for the program; headers of cli itself (command.h) are for all of its folders.
+CLI_BELOW = {
+    "output": set(),
+    "runs": {"output"},
+    "serve": {"output", "runs"},
+    "commands": {"output", "runs", "serve"},
+}
+
 # The same for the extension; extension.c, which combines the folders, may include all.
 SHARED = {"base", "tensor", "binding", "summary", "probe", "calls", "lines", "runs"}
 EXT_BELOW = {
@@ -74,7 +82,7 @@ GUARDED = {
     r"zstd.*\.h|zdict\.h": r"core/store/",
     r"xxhash\.h|xxh3\.h": r"core/(summary|store)/",
     r"libdeflate\.h": r"core/(format|page)/",
-    r"microhttpd\.h": r"cli/cmd_serve\.c$",
+    r"microhttpd\.h": r"cli/commands/serve\.c$",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
     r"cpuid\.h": r"core/summary/kernels\.c$",
     r"(linux|mach-o|mach)/.*|sys/(random|prctl|syscall|vfs)\.h": r"core/os/",
@@ -113,21 +121,24 @@ def includes(path: Path) -> Iterator[tuple[int, str]]:
         yield text.count("\n", 0, found.start(1)) + 1, found[1].strip()
 
 
+def home_of(path: Path) -> tuple[str, dict[str, set[str]]]:
+    """Return the folder that a C file's includes start from, and the rules of its folders."""
+    homes = {"core": BELOW, "cli": CLI_BELOW, "python": EXT_BELOW}
+    top = path.parts[0]
+    return ("python/ext" if top == "python" else top), homes[top]
+
+
 def check_own_header(root: Path, path: Path, name: str) -> str | None:
     """Return what is wrong with `#include "name"` in *path*, or None."""
     if name in PUBLIC:
         return None
-    if path.parts[0] == "cli":
-        if "/" not in name and (root / path.parent / name).exists():
-            return None
-        return f'"{name}" is not for this folder: only {", ".join(PUBLIC)} and its own headers are'
-    is_core = path.parts[0] == "core"
-    home, below = (Path("core"), BELOW) if is_core else (Path("python/ext"), EXT_BELOW)
+    home, below = home_of(path)
     inside = path.relative_to(home).parts
     folder, target = inside[0] if len(inside) > 1 else "", name.split("/")[0]
-    if "/" not in name or not (root / home / name).exists():
-        return f'"{name}" is not a header of {home.as_posix()}; write "folder/file.h"'
-    if not folder and path.name == "extension.c":
+    is_top = "/" not in name
+    if (is_top and home != "cli") or not (root / home / name).exists() or name.startswith("."):
+        return f'"{name}" is not a header of {home}; write "folder/file.h"'
+    if is_top or (not folder and (home == "cli" or path.name == "extension.c")):
         return None
     if target != folder and target not in below.get(folder, set()):
         return f'"{name}": {folder} may not use {target}'
@@ -142,11 +153,11 @@ def check_includes(root: Path) -> Iterator[str]:
             ("core/", "cli/", "python/ext/")
         ):
             continue
-        if path.parts[0] == "core" and path.parts[1] not in BELOW:
-            yield f"{place}: core has no folder of this name; add it to BELOW in tests/layers.py"
-        is_inner = place.startswith("python/ext/") and place != "python/ext/extension.c"
-        if is_inner and (len(path.parts) < 4 or path.parts[2] not in EXT_BELOW):
-            yield f"{place}: no folder of this name; add it to EXT_BELOW in tests/layers.py"
+        home, below = home_of(path)
+        folder = path.parent.relative_to(home).as_posix()
+        is_top = path.parent.as_posix() == "cli" or place == "python/ext/extension.c"
+        if not is_top and folder not in below:
+            yield f"{place}: {home} has no folder of this name; add it to tests/layers.py"
         for line, what in includes(root / path):
             found = NAMED.match(what)
             if found is None:

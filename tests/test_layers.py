@@ -28,8 +28,9 @@ SOUND = {
     "core/store/block.h": '#include "summary/digest.h"\n#include <zstd.h>\n',
     "core/summary/digest.h": '#include "tensortap.h"\n',
     "core/format/npy.c": '#include "tensor/walk.h"\n#include <libdeflate.h>\n',
-    "cli/show.c": '#include "tensortap.h"\n#include "cmd.h"\n',
-    "cli/cmd.h": "",
+    "cli/commands/show.c": '#include "command.h"\n#include "output/screen.h"\n',
+    "cli/output/screen.h": '#include "tensortap.h"\n',
+    "cli/command.h": '#include "output/screen.h"\n',
     "python/ext/extension.c": '#include "flow/chart.h"\n#include "base/compat.h"\n',
     "python/ext/base/compat.h": "#include <Python.h>\n",
     "python/ext/lines/source.h": (
@@ -86,11 +87,19 @@ class Layers(unittest.TestCase):
         )
 
     def test_the_program_and_the_extension_know_the_public_header_alone(self) -> None:
-        self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not for this folder")
-        self.assert_caught("cli/new.c", '#include "../core/base/buf.h"\n', "not for this folder")
+        self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not a header of cli")
+        self.assert_caught("cli/new.c", '#include "../core/base/buf.h"\n', "not a header of cli")
         self.assert_caught(
             "python/ext/flow/new.c", '#include "tensor/walk.h"\n', "not a header of python/ext"
         )
+
+    def test_the_output_of_the_program_may_not_use_what_prints_it(self) -> None:
+        self.assert_caught("cli/output/new.c", '#include "runs/list.h"\n', "not a header of cli")
+        wrong = self.violations(
+            **{"cli/output/new.c": '#include "runs/list.h"\n', "cli/runs/list.h": ""}
+        )
+        self.assertEqual(len(wrong), 1, wrong)
+        self.assertIn("output may not use runs", wrong[0])
 
     def test_a_front_end_of_the_extension_may_not_use_another(self) -> None:
         self.assert_caught(

@@ -4,7 +4,7 @@
  * What is answered begins with the token and names this machine; what it asks for is then asked of
  * the page of a small run.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "../../cli/request.h"
+#include "../../cli/serve/request.h"
 #include "fuzz.h"
 #include "tensortap_tools.h"
 

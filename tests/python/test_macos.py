@@ -25,9 +25,10 @@ FLAGS = [
 )
 @pytest.mark.parametrize("kind", ["core", "cli", "kernels"])
 def test_it_compiles_for_macos(kind: str, tmp_path: Path) -> None:
+    home = "cli" if kind == "cli" else "core"
     sources = [
         path
-        for path in ROOT.glob("cli/*.c" if kind == "cli" else "core/*/*.c")
+        for path in ROOT.glob(f"{home}/**/*.c")
         if path.name != "linux.c" and path.name.endswith("_kernel.c") == (kind == "kernels")
     ]
     for name in HEADERS:  # not all of /usr/include, which is for Linux
@@ -36,7 +37,7 @@ def test_it_compiles_for_macos(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-macos", "-c", *FLAGS]
         + (["-DTT_ISA=neon"] if kind == "kernels" else [])
-        + [f"-I{ROOT / 'core'}", f"-I{ROOT / 'include'}", "-isystem", str(tmp_path)]
+        + [f"-I{ROOT / home}", f"-I{ROOT / 'include'}", "-isystem", str(tmp_path)]
         + [str(path) for path in sources],
         cwd=tmp_path,  # for the objects
         capture_output=True,

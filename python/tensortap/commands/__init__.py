@@ -1,4 +1,4 @@
-"""The Python halves of commands; `cli/python_exec.c` starts them.
+"""The Python halves of commands; `cli/python.c` starts them.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -42,7 +42,7 @@ class Unplayable(Exception):
 
 
 class Options(NamedTuple):
-    """What cli/cmd_replay.c gives; "": not given."""
+    """What cli/commands/replay.c gives; "": not given."""
 
     step: str
     ops: str  # "1", "0"

@@ -1,6 +1,6 @@
 """Run a program as Python would, and record every model that an optimizer trains.
 
-This is the Python half of `tensortap run`; cli/cmd_run.c starts it.  torch is not imported
+This is the Python half of `tensortap run`; cli/commands/run.c starts it.  torch is not imported
 before the program imports it.  The program sees its own argv, its own `__main__` and its own
 sys.path; tracebacks begin with its first line.
 SPDX-License-Identifier: Apache-2.0
@@ -362,7 +362,7 @@ def end(code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-#: Arguments from cli/cmd_run.c before the program and its own; "" for a default.
+#: Arguments from cli/commands/run.c before the program and its own; "" for a default.
 SLOTS = (
     "folder",
     "every",

@@ -39,7 +39,7 @@ FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"
 MOST_NAMED = 6  # parameters in a note
 REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD = 1, 2, 4  # tt_state_bit of core/health/course.h
-#: Notes that cli/header.c looks for: the end of one, and one that takes it back.
+#: Notes about parameters that no optimizer has: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
 ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
 

@@ -199,7 +199,7 @@ def _is_program(frame: FrameType) -> bool:
         return False
     if frame.f_globals.get("__name__") not in ("__main__", "__mp_main__"):
         return False
-    # The first such frame under `tensortap run` starts us (cli/python_exec.c), not the program.
+    # The first such frame under `tensortap run` starts us (cli/python.c), not the program.
     is_start = frame.f_code.co_filename == "<string>" and sys.orig_argv[1:2] == ["-c"]
     return not (is_start and "tensortap.commands." in sys.orig_argv[2])
 

@@ -1,0 +1,120 @@
+/* command.h -- what a command of the `tensortap` program is.
+ *
+ * A command is one file, commands/<name>.c, with one row that describes it (tt_cmd_<name>), and
+ * its name in TT_COMMANDS.  main.c parses the arguments, opens the runs and calls it.  The
+ * command prints its answer to standard output and returns an exit code; main.c prints the
+ * message in err.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_COMMAND_H
+#define TT_CLI_COMMAND_H
+
+#include "output/screen.h"
+
+#include <stdio.h>
+
+/* In the order of --help. */
+#define TT_COMMANDS(X) \
+    X(run)             \
+    X(replay)          \
+    X(ls)              \
+    X(show)            \
+    X(stats)           \
+    X(health)          \
+    X(explain)         \
+    X(nan)             \
+    X(diff)            \
+    X(report)          \
+    X(serve)           \
+    X(export)          \
+    X(graph)           \
+    X(check)           \
+    X(top)             \
+    X(rm)              \
+    X(help)
+
+typedef enum tt_exit {
+    TT_EXIT_FINE = 0,
+    TT_EXIT_FOUND = 1,  /* the thing asked about is there, or differs */
+    TT_EXIT_USAGE = 2,  /* wrong arguments, or a name that matches nothing */
+    TT_EXIT_FAILED = 3, /* could not be done */
+} tt_exit;
+
+/* An option of a command.  Its argument goes to a variable of the command. */
+typedef struct tt_option {
+    const char *name;
+    const char *value; /* "A:B", for --help; NULL: it takes no argument and sets a bool */
+    const char *help;
+    void *to;                                 /* bool, const char *, or what read writes */
+    bool (*read)(const char *text, void *to); /* NULL: the text itself; false: not accepted */
+    const char *takes;                        /* what read accepts; without read, the words */
+    int letter;                               /* 0: none */
+    bool is_last;                             /* what follows is for another program */
+} tt_option;
+
+typedef struct tt_call {
+    const struct tt_cmd *cmd;
+    char **words; /* arguments that are no options; borrowed */
+    size_t count;
+    char **options;   /* all arguments as given; borrowed */
+    const char *path; /* words[0] */
+    const char *glob; /* words[1] of a command with one run; NULL: not given */
+    tt_run *runs[2];  /* opened and closed by main.c */
+    tt_error *err;
+} tt_call;
+
+typedef struct tt_cmd {
+    const char *name;
+    const char *args;              /* "RUN [GLOB]", for the list of commands */
+    const char *summary;           /* one line, for the same list */
+    const char *usage;             /* in place of args, for its own --help; NULL: args */
+    const char *doc;               /* its own --help: before and, behind \v, after the options */
+    const tt_option *options;      /* ended by a row without help */
+    size_t least, most;            /* words that it takes */
+    size_t runs;                   /* how many of these are runs to open */
+    const char *missing;           /* message when there are fewer words */
+    const char *extra;             /* what to do when there are more */
+    bool is_in_order;              /* options end at the first word: the rest is for another program */
+    void (*print_list)(FILE *out); /* help between the options and the rest; NULL: none */
+    void (*check)(const tt_call *call); /* refuses what no single option can know; NULL: nothing */
+    tt_exit (*run)(tt_call *call);
+} tt_cmd;
+
+/* What the rows of most commands say about their words. */
+#define TT_CMD_ONE_RUN                                                                    \
+    .least = 1, .most = 1, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
+    .extra = "name one run"
+#define TT_CMD_RUN_AND_GLOB                                                               \
+    .least = 1, .most = 2, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
+    .extra = "put the pattern in quotes"
+
+/* The removal of runs: commands/rm.c. */
+typedef struct tt_removal {
+    bool is_sure; /* do not ask */
+    bool is_json; /* print what was removed as JSON */
+} tt_removal;
+bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
+/* Lists them, asks on a terminal (an error elsewhere) unless sure, removes. */
+tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err);
+
+/* Becomes Python running tensortap.commands.<module>.main(args): $TENSORTAP_PYTHON, else the
+ * python3 beside this program, else that on PATH.  args ends with NULL.  Returns only
+ * if none can be started.  A Python without this very tensortap says so and exits 3. */
+tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err);
+
+#define X(name) extern const tt_cmd tt_cmd_##name;
+TT_COMMANDS(X)
+#undef X
+
+const char *tt_cmd_title(const tt_cmd *cmd); /* "tensortap show" */
+/* Prints the message behind the title, and exits with TT_EXIT_USAGE. */
+_Noreturn void tt_cmd_refuse(const tt_cmd *cmd, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Runs the command NAME with these arguments; argv[0] is not one of them. */
+tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err);
+void tt_cmd_print_help(void); /* of the program, to standard output */
+/* Writes the message and returns the code. */
+tt_exit tt_cmd_fail(tt_error *err, tt_exit code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+tt_exit tt_cmd_exit(tt_status st, tt_error *err); /* FINE, or FAILED with a message in err */
+
+#endif

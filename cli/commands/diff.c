@@ -1,0 +1,290 @@
+/* diff.c -- tensortap diff A B [--rtol R --atol A] [--step A:B]
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "output/json.h"
+#include "output/progress.h"
+#include "runs/overview.h"
+#include "words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORST = 10, NAMES = 3 };
+
+static struct {
+    tt_diff_options options;
+    double rtol, atol; /* negative: not given */
+    tt_range steps;
+    tt_rename rename;
+    bool is_json;
+} args = { .rtol = -1, .atol = -1, .steps = TT_RANGE_ALL };
+
+static bool read_tolerance(const char *text, void *out)
+{
+    char *end = NULL;
+    double x = strtod(text, &end);
+    *(double *)out = x;
+    return end != text && *end == '\0' && x >= 0 && !isinf(x);
+}
+
+static bool read_rename(const char *text, void *out)
+{
+    tt_rename *rename = out;
+    const char *equals = strchr(text, '=');
+    size_t from = equals != NULL ? (size_t)(equals - text) : 0;
+    if (from == 0 || from >= sizeof rename->from || strlen(equals + 1) >= sizeof rename->to)
+        return false;
+    (void)snprintf(rename->from, sizeof rename->from, "%.*s", (int)from, text);
+    (void)snprintf(rename->to, sizeof rename->to, "%s", equals + 1);
+    return true;
+}
+
+typedef struct counts {
+    size_t same, noise, differing, only[2];
+    int64_t points, alone[2];
+} counts;
+
+static counts count_sites(const tt_diff *diff)
+{
+    counts c = { 0 };
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        if (s->points == 0) {
+            c.only[s->only_a == 0] += s->only_a + s->only_b > 0;
+            continue;
+        }
+        c.points += s->points;
+        c.alone[0] += s->only_a;
+        c.alone[1] += s->only_b;
+        c.same += s->verdict == TT_DIFF_SAME;
+        c.noise += s->verdict == TT_DIFF_NOISE;
+        c.differing += s->verdict == TT_DIFF_DIFFERS;
+    }
+    return c;
+}
+
+/* "12%", "0.5%"; below 0.01 % as a plain number. */
+static const char *percent_text(double x)
+{
+    if (x < 1e-4)
+        return tt_screen_text("%.2g", x);
+    return x >= 0.1 && x < 1e6 ? tt_screen_text("%.0f%%", x * 100) : tt_screen_text("%.2g%%", x * 100);
+}
+
+/* Prints which sites have points in one run only. */
+static void print_alone(const tt_diff *diff, int side, size_t count, const char *path)
+{
+    size_t shown = 0;
+    if (count == 0)
+        return;
+    tt_screen_say(TT_MOOD_PLAIN, "only in %s: %zu site%s, ", path, count, count == 1 ? "" : "s");
+    for (size_t i = 0; i < diff->count && shown < NAMES; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        if (s->points == 0 && s->only_a + s->only_b > 0 && (s->only_a == 0) == (side == 1))
+            tt_screen_say(TT_MOOD_PLAIN, "%s%s", shown++ > 0 ? ", " : "", s->name);
+    }
+    puts(count > shown ? " ..." : "");
+}
+
+static int by_excess(const void *a, const void *b)
+{
+    const tt_diff_site *x = *(const tt_diff_site *const *)a, *y = *(const tt_diff_site *const *)b;
+    if (x->verdict != y->verdict)
+        return x->verdict > y->verdict ? -1 : 1;
+    double p = x->worst.deviation, q = y->worst.deviation;
+    if (p != q)
+        return p > q ? -1 : 1;
+    if (x->first.step != y->first.step) /* a NaN is everywhere: where it came first */
+        return x->first.step < y->first.step ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+static tt_status print_worst(const tt_diff *diff, bool has_ranks)
+{
+    tt_status st = TT_OK;
+    static const tt_table_column columns[] = {
+        { "WORST", .least = -16 },
+        { "FROM STEP", .is_right = true, .optional = 3 },
+        { "AT", .is_right = true, .optional = 2 },
+        { .title = "FIELD" },
+        { "A", .is_right = true },
+        { "B", .is_right = true },
+        { "OFF BY", .is_right = true },
+        { "FLOOR", .is_right = true, .optional = 1 }, /* empty, and so not drawn, with a tolerance */
+    };
+    const bool has_tolerance = args.options.has_tolerance;
+    size_t count = 0;
+    const tt_diff_site **sites = calloc(diff->count + 1, sizeof *sites);
+    if (sites == NULL)
+        return TT_ENOMEM;
+    for (size_t i = 0; i < diff->count; i++)
+        if (diff->sites[i].verdict != TT_DIFF_SAME)
+            sites[count++] = &diff->sites[i];
+    if (count == 0)
+        goto out;
+    qsort(sites, count, sizeof *sites, by_excess);
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count && i < WORST; i++) {
+        const tt_diff_site *s = sites[i];
+        double off_by = has_tolerance ? fabs(s->worst.a - s->worst.b) : s->worst.deviation;
+        char name[4200];
+        (void)snprintf(name, sizeof name, has_ranks ? "%s (rank %d)" : "%s", s->name, (int)s->rank);
+        tt_table_cell(table, TT_MOOD_PLAIN, name);
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->first.step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->worst.step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_field_name(s->worst.field));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.a));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.b));
+        tt_table_cell(table, s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : TT_MOOD_PLAIN,
+                      tt_screen_text("%.2g", off_by));
+        tt_table_cell(table, TT_MOOD_FAINT, has_tolerance ? "" : tt_screen_text("%.2g", s->worst.floor));
+    }
+    putchar('\n');
+    st = tt_screen_table(table, true, TT_OK);
+    if (st == TT_OK && count > WORST)
+        printf("... %zu more; --json lists all\n", count - WORST);
+out:
+    free(sites);
+    return st;
+}
+
+static void print_first(const tt_diff_site *s, bool has_ranks)
+{
+    printf("they diverge at step %s in ", tt_screen_count(s->first.step));
+    tt_screen_say(TT_MOOD_ALARM, "%s", s->name);
+    if (has_ranks)
+        printf(", rank %d", (int)s->rank);
+    bool has_floor = !args.options.has_tolerance && !isinf(s->first.deviation);
+    putchar('\n');
+    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", tt_field_name(s->first.field),
+                  tt_screen_number(s->first.a), tt_screen_number(s->first.b),
+                  has_floor ? ", off by " : "", has_floor ? percent_text(s->first.deviation) : "",
+                  has_floor ? " where rounding explains " : "",
+                  has_floor ? percent_text(s->first.floor) : "");
+}
+
+static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_ranks)
+{
+    counts c = count_sites(diff);
+    const bool has_tolerance = args.options.has_tolerance, is_partial = c.only[0] + c.only[1] > 0;
+    if (c.points == 0)
+        puts("nothing to compare: no site has points of the same steps in both runs");
+    else if (diff->verdict == TT_DIFF_DIFFERS)
+        print_first(&diff->sites[diff->first], has_ranks);
+    else
+        tt_screen_say(
+            TT_MOOD_SPARK, "%s\n",
+            diff->verdict == TT_DIFF_NOISE
+                ? (has_tolerance ? "within the tolerance" : "within noise: no more than rounding")
+            : is_partial ? "identical in the sites that both have"
+                         : "identical");
+    tt_screen_say(TT_MOOD_FAINT, "%s points compared; sites: %zu identical, %zu within %s, %zu differ\n",
+                  tt_screen_count(c.points), c.same, c.noise, has_tolerance ? "tolerance" : "noise",
+                  c.differing);
+    if (args.options.rename != NULL)
+        tt_screen_say(TT_MOOD_PLAIN, "'%s' in names of the first matches '%s' in the second\n",
+                      args.rename.from, args.rename.to);
+    for (int side = 0; side < 2; side++) {
+        if (c.alone[side] > 0)
+            tt_screen_say(TT_MOOD_PLAIN,
+                          "%s points only in %s: its steps or calls are not in the other\n",
+                          tt_screen_count(c.alone[side]), call->words[side]);
+        print_alone(diff, side, c.only[side], call->words[side]);
+    }
+    return print_worst(diff, has_ranks);
+}
+
+static tt_status print_json(const tt_diff *diff)
+{
+    tt_json_out out;
+    tt_json *json = tt_json_begin(&out, '{');
+    tt_json_text(json, "verdict",
+                 count_sites(diff).points > 0 ? tt_verdict_text(diff->verdict) : "nothing to compare");
+    tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
+    tt_json_open(json, "sites", '[');
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        tt_json_open(json, NULL, '{');
+        tt_json_text(json, "site", s->name);
+        tt_json_i64(json, "rank", s->rank);
+        tt_json_text(json, "verdict", tt_diff_site_text(s));
+        tt_json_i64(json, "points", s->points);
+        tt_json_i64(json, "only_a", s->only_a);
+        tt_json_i64(json, "only_b", s->only_b);
+        if (s->verdict != TT_DIFF_SAME) {
+            tt_json_i64(json, "first_step", s->first.step);
+            tt_json_i64(json, "first_call", s->first.call);
+            tt_json_text(json, "first_field", tt_field_name(s->first.field));
+            tt_json_f64(json, "first_a", s->first.a);
+            tt_json_f64(json, "first_b", s->first.b);
+            tt_json_i64(json, "worst_step", s->worst.step);
+            tt_json_text(json, "field", tt_field_name(s->worst.field));
+            tt_json_f64(json, "a", s->worst.a);
+            tt_json_f64(json, "b", s->worst.b);
+            tt_json_f64(json, "deviation", s->worst.deviation);
+            tt_json_f64(json, "floor", s->worst.floor);
+        }
+        tt_json_close(json);
+    }
+    return tt_json_print(&out, TT_OK);
+}
+
+static tt_exit diff_command(tt_call *call)
+{
+    tt_run *a = call->runs[0], *b = call->runs[1];
+    tt_diff *diff = NULL;
+    tt_diff_options *options = &args.options;
+    options->first_step = args.steps.first;
+    options->last_step = args.steps.last;
+    options->has_tolerance = args.rtol >= 0 || args.atol >= 0;
+    options->rtol = fmax(args.rtol, 0);
+    options->atol = fmax(args.atol, 0);
+    if (options->only != NULL && !tt_overview_has_site(a, options->only) &&
+        !tt_overview_has_site(b, options->only))
+        return tt_overview_no_site(a, options->only, call->err);
+    if (args.rename.from[0] != '\0' || tt_diff_guess_rename(a, b, &args.rename))
+        options->rename = &args.rename;
+    tt_progress_start("comparing");
+    options->progress = tt_progress_tell;
+    tt_status st = tt_diff_compute(a, b, options, &diff, call->err);
+    tt_progress_end();
+    bool has_ranks = tt_overview_rank_count(a) > 1 || tt_overview_rank_count(b) > 1;
+    if (st == TT_OK)
+        st = args.is_json ? print_json(diff) : print_text(diff, call, has_ranks);
+    tt_exit code = st < 0                             ? tt_cmd_exit(st, call->err)
+                   : diff->verdict == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
+                   : count_sites(diff).points == 0    ? TT_EXIT_USAGE
+                                                      : TT_EXIT_FINE;
+    tt_diff_free(diff);
+    return code;
+}
+
+const tt_cmd tt_cmd_diff = {
+    .name = "diff",
+    .args = "RUN RUN",
+    .summary = "where two runs diverge",
+    .doc =
+        "Find where two runs diverge: the first site that differs by more than rounding, and the worst.  "
+        "Exit code 0: identical, or within noise; 1: they differ.\v"
+        "For example: tensortap diff runs/before runs/after --step 0:100",
+    .options =
+        (const tt_option[]){
+            { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor",
+              .to = &args.rtol, read_tolerance, "a number from 0 on" },
+            { "atol", "X", "See --rtol", .to = &args.atol, read_tolerance, "a number from 0 on" },
+            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
+              TT_RANGE_TAKES },
+            { "only", "GLOB", "Only sites that match", .to = &args.options.only },
+            { "rename", "OLD=NEW",
+              "OLD in names of the first run is NEW in the second; detected if all names then match",
+              .to = &args.rename, read_rename, "OLD=NEW" },
+            { "json", NULL, "Print JSON", .to = &args.is_json },
+            { 0 } },
+    .least = 2,
+    .most = 2,
+    .runs = 2,
+    .missing = "name two runs; 'tensortap ls' lists them",
+    .extra = "name two runs",
+    .run = diff_command,
+};

@@ -1,0 +1,165 @@
+/* explain.c -- tensortap explain RUN [--max-bytes N]
+ *
+ * The state of a run in as many bytes as somebody has time for: the most important first, and at the end
+ * what was left out and how to ask for it.  The same run makes the same text.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "output/findings.h"
+#include "runs/overview.h"
+#include "words.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { USUAL = 4000, LEAST = 400, SITES_NAMED = 4, LOSSES = 3 };
+
+static struct {
+    int64_t most; /* bytes */
+} args = { .most = USUAL };
+
+static bool read_bytes(const char *text, void *out)
+{
+    return tt_range_count(text, out) && args.most >= LEAST;
+}
+
+/* Lines that fit, and how many did not. */
+typedef struct page {
+    tt_buf out;
+    size_t room; /* for lines; the end has its own */
+    size_t left_out;
+} page;
+
+/* Appends one line if it fits. */
+static void put(page *p, tt_buf *line)
+{
+    tt_buf safe = { 0 };
+    (void)tt_text_append(line->len > 0 ? line->data : "",
+                         &(tt_style){ .is_ascii = tt_terminal.style.is_ascii }, &safe);
+    if (p->left_out == 0 && p->out.len + safe.len + 1 <= p->room) {
+        (void)tt_buf_append(&p->out, safe.data, safe.len);
+        (void)tt_buf_text(&p->out, "\n");
+    } else {
+        p->left_out++;
+    }
+    tt_buf_free(&safe);
+    tt_buf_clear(line);
+}
+
+static void put_run(page *p, const tt_call *call, const tt_findings *findings)
+{
+    tt_run *run = call->runs[0];
+    tt_totals totals;
+    tt_buf line = { 0 };
+    tt_overview_totals(run, &totals);
+    (void)tt_buf_printf(&line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
+    if (totals.last_step >= totals.first_step)
+        (void)tt_buf_printf(&line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
+                            totals.last_step);
+    (void)tt_buf_printf(&line, ", %d sites, %" PRId64 " points", (int)tt_run_shown_count(run, NULL),
+                        totals.points);
+    if (tt_overview_rank_count(run) > 1)
+        (void)tt_buf_printf(&line, ", %s", tt_overview_ranks(run));
+    put(p, &line);
+    (void)tt_buf_printf(&line, "verdict: %s (%d rules)", tt_findings_count_text(findings),
+                        (int)findings->rules - (int)findings->unchecked_count);
+    put(p, &line);
+    if (tt_overview_stop(run) != NULL) {
+        (void)tt_buf_printf(&line, "the program was %s", tt_overview_stop(run));
+        put(p, &line);
+    }
+    if (totals.damaged > 0) {
+        (void)tt_buf_printf(&line, "%" PRId64 " bytes cannot be read", totals.damaged);
+        put(p, &line);
+    }
+    tt_buf_free(&line);
+}
+
+static void put_finding(page *p, size_t number, const tt_finding *found)
+{
+    tt_buf line = { 0 };
+    (void)tt_buf_printf(&line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
+                        found->rule->id, found->sentence);
+    put(p, &line);
+    (void)tt_buf_text(&line, "   evidence:");
+    for (size_t i = 0; i < found->number_count; i++)
+        (void)tt_buf_printf(&line, "%s %s %s", i > 0 ? "," : "", found->numbers[i].name,
+                            tt_screen_number(found->numbers[i].value));
+    if (found->last_step >= 0)
+        (void)tt_buf_printf(&line, "; steps %" PRId64 " to %" PRId64,
+                            found->first_step < 0 ? 0 : found->first_step, found->last_step);
+    for (size_t i = 0; i < found->site_count && i < SITES_NAMED; i++)
+        (void)tt_buf_printf(&line, "%s%s", i > 0 ? ", " : "; ", found->names[i]);
+    if (found->site_count > SITES_NAMED)
+        (void)tt_buf_printf(&line, " and %zu more", found->site_count - SITES_NAMED);
+    put(p, &line);
+    (void)tt_buf_printf(&line, "   what to do: %s", found->rule->remedy);
+    put(p, &line);
+    tt_buf_free(&line);
+}
+
+/* The first and the latest value of each loss and learning rate. */
+static void put_numbers(page *p, tt_run *run)
+{
+    int shown = 0;
+    for (int32_t site = 0; site < tt_run_site_count(run) && shown < LOSSES; site++) {
+        const char *name = tt_run_site_name(run, site);
+        tt_point first, latest;
+        tt_buf line = { 0 };
+        if (!tt_glob_match("loss/*,loss,train_loss,train/loss,learning_rate*,gradient_norm*", name) ||
+            tt_run_points(run, 0, site) == 0 || tt_run_point(run, 0, site, 0, &first, NULL) < 0 ||
+            tt_run_point(run, 0, site, -1, &latest, NULL) < 0)
+            continue;
+        bool is_tensor = (first.products & TT_PRODUCT_STATS) != 0;
+        (void)tt_buf_printf(&line, "%s: %s at step %" PRId64 ", %s at step %" PRId64, name,
+                            tt_screen_number(is_tensor ? first.stats.mean : first.scalar), first.step,
+                            tt_screen_number(is_tensor ? latest.stats.mean : latest.scalar), latest.step);
+        put(p, &line);
+        tt_buf_free(&line);
+        shown++;
+    }
+}
+
+static tt_exit explain(tt_call *call)
+{
+    tt_findings *findings = NULL; /* owned */
+    page p = { .room = (size_t)args.most - LEAST / 2 };
+    tt_status st = tt_health(call->runs[0], NULL, &findings, call->err);
+    if (st < 0)
+        return tt_cmd_exit(st, call->err);
+    put_run(&p, call, findings);
+    for (size_t i = 0; i < findings->count; i++)
+        put_finding(&p, i + 1, &findings->items[i]);
+    put_numbers(&p, call->runs[0]);
+    for (size_t i = 0; i < findings->unchecked_count; i++) {
+        tt_buf line = { 0 };
+        (void)tt_buf_printf(&line, "not checked: %s %s", findings->unchecked[i].rule->id,
+                            findings->unchecked[i].reason);
+        put(&p, &line);
+        tt_buf_free(&line);
+    }
+    if (p.out.len > 0)
+        (void)fwrite(p.out.data, 1, p.out.len, stdout);
+    if (p.left_out > 0)
+        printf("left out: %zu lines; --max-bytes %" PRId64 " shows more\n", p.left_out, args.most * 2);
+    puts("more: tensortap health, show, nan; stats RUN SITE --step A:B for numbers");
+    st = p.out.st;
+    tt_buf_free(&p.out);
+    tt_findings_free(findings);
+    return tt_cmd_exit(st, call->err);
+}
+
+const tt_cmd tt_cmd_explain = {
+    .name = "explain",
+    .args = "RUN",
+    .summary = "the state of a run in a few lines",
+    .doc =
+        "Print the state of a run in a few lines, the most important first: the verdict, the evidence, "
+        "what was left out and how to ask for it.\v"
+        "For example: tensortap explain runs/today --max-bytes 1000",
+    .options = (const tt_option[]){ { "max-bytes", "N", "At most so many bytes (4000)", .to = &args.most,
+                                      read_bytes, "a number of bytes from 400 on" },
+                                    { 0 } },
+    TT_CMD_ONE_RUN,
+    .run = explain,
+};

@@ -1,0 +1,176 @@
+/* export.c -- tensortap export RUN GLOB --to FORMAT -o OUT
+ *
+ * csv and json hold statistics, npy and safetensors values; all four are written
+ * here.  The others need a library of Python's.  Every format is alike in what it does
+ * with a damaged run: one line and nothing written, or with --partial what can be read.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/export.h"
+#include "output/progress.h"
+#include "runs/overview.h"
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool has_points, has_values;
+    tt_status (*write)(const tt_export *what, tt_error *err); /* NULL: Python does */
+} formats[] = {
+    { "csv", true, false, tt_export_points },
+    { "json", true, false, tt_export_points },
+    { "npy", false, true, tt_export_values },
+    { "safetensors", false, true, tt_export_values },
+    { "pt", false, true, NULL },
+    { "hdf5", true, true, NULL },
+    { "sqlite", true, false, NULL },
+    { "parquet", true, false, NULL },
+    { "tensorboard", true, false, NULL },
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+#define ALL_FORMATS "csv, json, npy, safetensors, pt, hdf5, sqlite, parquet"
+
+static struct {
+    const char *out, *to, *steps_text;
+    tt_range steps;
+    bool is_partial;
+} args = { .steps = TT_RANGE_ALL };
+
+static bool read_steps(const char *text, void *out)
+{
+    args.steps_text = text;
+    return tt_range_parse(text, out);
+}
+
+static const char *format_name(size_t i)
+{
+    return i < FORMATS ? formats[i].name : NULL;
+}
+
+static size_t find_format(const tt_cmd *cmd)
+{
+    for (size_t i = 0; i < FORMATS; i++)
+        if (strcmp(formats[i].name, args.to) == 0)
+            return i;
+    const char *near = tt_words_near(args.to, format_name);
+    if (near != NULL)
+        tt_cmd_refuse(cmd, "no format '%s'; did you mean '%s'?", args.to, near);
+    tt_cmd_refuse(cmd, "no format '%s'; there are " ALL_FORMATS ", tensorboard", args.to);
+}
+
+static size_t format; /* of formats */
+
+static void check(const tt_call *call)
+{
+    if (args.to == NULL)
+        tt_cmd_refuse(call->cmd, "say --to " ALL_FORMATS " or tensorboard");
+    format = find_format(call->cmd);
+    if (args.out == NULL)
+        tt_cmd_refuse(call->cmd, "say where to: -o FILE");
+    if (strcmp(args.out, "-") == 0 && (formats[format].write == NULL || formats[format].has_values))
+        tt_cmd_refuse(call->cmd, "only csv and json go to standard output; give %s a file name",
+                      formats[format].name);
+}
+
+/* Reports blocks that the reader skipped: their points would be missing silently. */
+static tt_exit look_for_damage(const tt_run *run, tt_error *err)
+{
+    tt_totals totals;
+    tt_overview_totals(run, &totals);
+    const char *size = tt_screen_bytes(totals.damaged);
+    if (totals.damaged == 0)
+        return TT_EXIT_FINE;
+    if (!args.is_partial)
+        return tt_cmd_fail(err, TT_EXIT_FAILED,
+                           "%s of the run are damaged: nothing was written; 'tensortap check' says "
+                           "where, --partial exports the rest",
+                           size);
+    fprintf(stderr, "tensortap: %s of the run are damaged and missing\n", size);
+    return TT_EXIT_FOUND;
+}
+
+static tt_exit export_in_python(const char *path, const tt_export *what, bool has_loss, tt_error *err)
+{
+    const char *rest[] = { path,
+                           what->glob,
+                           formats[format].name,
+                           args.out,
+                           args.steps_text != NULL ? args.steps_text : ":",
+                           has_loss          ? "lossy"
+                           : args.is_partial ? "partial"
+                                             : "whole",
+                           NULL };
+    return tt_python_exec("export", (char *const *)(uintptr_t)rest, err);
+}
+
+/* The exit code, and where it is damage what to do about it. */
+static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
+{
+    static const char hint[] = "; --partial exports the rest";
+    size_t len = strlen(err->text);
+    if (st == TT_EFORMAT && len + sizeof hint <= sizeof err->text)
+        memcpy(err->text + len, hint, sizeof hint);
+    if (st < 0)
+        return st == TT_EMISMATCH ? TT_EXIT_USAGE : tt_cmd_exit(st, err);
+    if (lost > 0)
+        fprintf(stderr, "tensortap: %lld point%s could not be read and %s missing\n", (long long)lost,
+                lost == 1 ? "" : "s", lost == 1 ? "is" : "are");
+    return lost > 0 ? TT_EXIT_FOUND : damage;
+}
+
+static tt_exit export_command(tt_call *call)
+{
+    const char *glob = call->glob != NULL ? call->glob : "*";
+    int64_t lost = 0;
+    if (!tt_overview_has_site(call->runs[0], glob))
+        return tt_overview_no_site(call->runs[0], glob, call->err);
+    tt_exit damage = look_for_damage(call->runs[0], call->err);
+    if (damage == TT_EXIT_FAILED)
+        return damage;
+    tt_export what = { .run = call->runs[0],
+                       .glob = glob,
+                       .format = formats[format].name,
+                       .out = args.out,
+                       .steps = args.steps,
+                       .is_partial = args.is_partial,
+                       .lost = &lost };
+    bool is_in_python = formats[format].write == NULL;
+    if ((formats[format].has_points && tt_export_weigh_points(&what, call->err) == TT_ELIMIT) ||
+        (formats[format].has_values && is_in_python &&
+         tt_export_weigh_values(&what, call->err) == TT_ELIMIT))
+        return TT_EXIT_FAILED;
+    call->err->text[0] = '\0'; /* any other failure is for the exporter to report */
+    if (is_in_python)
+        return export_in_python(call->path, &what, damage != TT_EXIT_FINE, call->err);
+    tt_progress_start("exporting");
+    tt_status st = formats[format].write(&what, call->err);
+    tt_progress_end();
+    return finish(st, lost, damage, call->err);
+}
+
+const tt_cmd tt_cmd_export = {
+    .name = "export",
+    .args = "RUN [GLOB]",
+    .summary = "write csv, json, npy, safetensors, pt, hdf5 ...",
+    .doc = "Write a run in a format that other tools read.\v"
+           "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
+    .options =
+        (const tt_option[]){
+            { "to", "FORMAT",
+              "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: "
+              "hdf5",
+              .to = &args.to },
+            { "output", "OUT",
+              "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
+              .to = &args.out, .letter = 'o' },
+            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, read_steps,
+              TT_RANGE_TAKES },
+            { "partial", NULL,
+              "Of a damaged run, write what can be read; exit with 1 if something is missing",
+              .to = &args.is_partial },
+            { 0 } },
+    TT_CMD_RUN_AND_GLOB,
+    .check = check,
+    .run = export_command,
+};

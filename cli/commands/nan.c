@@ -1,0 +1,235 @@
+/* nan.c -- tensortap nan RUN [--allow GLOB]
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "output/json.h"
+#include "runs/blackbox.h"
+#include "runs/overview.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEEDS_MOST = 12 };
+
+static struct {
+    char *allow; /* owned; all of them, with commas */
+    bool is_json;
+} args;
+
+static bool read_allow(const char *text, void *to)
+{
+    char **allow = to, *joined = NULL;
+    if (asprintf(&joined, "%s%s%s", *allow != NULL ? *allow : "", *allow != NULL ? "," : "", text) < 0)
+        return false;
+    free(*allow);
+    *allow = joined;
+    return true;
+}
+
+static bool is_number(const tt_point *p)
+{
+    return (p->products & TT_PRODUCT_STATS) == 0;
+}
+
+/* Says where it came from, as far as it was recorded. */
+static void print_birth(tt_run *run, const tt_nonfinite *n)
+{
+    const char *outputs = n->has_forward ? "recorded module outputs were finite"
+                                         : "no module output was recorded in this step";
+    tt_point last;
+    switch (n->birth) {
+    case TT_BIRTH_FORWARD:
+        tt_screen_say(
+            TT_MOOD_FAINT, "%s\n",
+            is_number(&n->point) ? "a number that was logged; every tensor recorded before it was finite"
+            : n->order == 1      ? "born in the forward pass; nothing was recorded before it in this step"
+                                 : "born in the forward pass; everything recorded before it was finite");
+        break;
+    case TT_BIRTH_UPDATE:
+        if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
+            tt_screen_say(TT_MOOD_FAINT, "born before the first step that was recorded\n");
+        else if (last.step == n->point.step - 1)
+            tt_screen_say(TT_MOOD_FAINT, "born by the optimizer's update of the step before\n");
+        else
+            tt_screen_say(TT_MOOD_FAINT, "born by an update after step %s\n", tt_screen_count(last.step));
+        break;
+    case TT_BIRTH_LOSS:
+        tt_screen_say(TT_MOOD_FAINT, "born in the loss (backward() at %s); %s\n",
+                      tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
+        break;
+    case TT_BIRTH_BACKWARD:
+        tt_screen_say(TT_MOOD_FAINT, "born in the backward pass%s; %s\n",
+                      n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
+                      outputs);
+        break;
+    }
+}
+
+/* What would show more than this run does; NULL: nothing that we know. */
+static const char *next_look(const tt_nonfinite *n)
+{
+    if (n->birth == TT_BIRTH_LOSS)
+        return "look next at the lines that compute the loss: tensortap.flow draws them";
+    if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
+        return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
+    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && !is_number(&n->point))
+        return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
+    return NULL;
+}
+
+static void add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
+{
+    const tt_stats *s = &p->stats;
+    bool is_origin = strcmp(role, "here") == 0, has_stats = !is_number(p);
+    bool is_bare = has_stats && isnan(s->min) && s->count > 0;
+    tt_table_cell(table, TT_MOOD_FAINT, role);
+    tt_table_cell(table, is_origin ? TT_MOOD_ALARM : TT_MOOD_PLAIN, name);
+    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
+    tt_table_cell(table, TT_MOOD_TYPE, tt_screen_type(p, true));
+    tt_table_cell(table, TT_MOOD_PLAIN,
+                  is_bare ? "none" : tt_screen_number(has_stats ? s->min : p->scalar));
+    tt_table_cell(table, TT_MOOD_PLAIN, is_bare ? "finite" : has_stats ? tt_screen_number(s->max) : "");
+    tt_table_cell(table, TT_MOOD_PLAIN, has_stats && !is_bare ? tt_screen_number(tt_stats_rms(s)) : "");
+    tt_table_cell(table, TT_MOOD_ALARM, has_stats ? tt_screen_nonfinite(s) : "");
+}
+
+static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
+{
+    static const tt_table_column columns[] = {
+        { .title = "" },
+        { "SITE", .least = -16 },
+        { "STEP", .is_right = true, .optional = 2 },
+        { "TYPE", .least = 5 },
+        { "MIN", .is_right = true },
+        { "MAX", .is_right = true },
+        { "RMS", .is_right = true, .optional = 1 },
+        { .title = "" },
+    };
+    static const char *const roles[] = { "fed by", "parameter", "last time" };
+    tt_feed feeds[FEEDS_MOST];
+    size_t count = 0;
+    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
+    add_row(table, "here", tt_run_site_name(run, n->site), &n->point);
+    for (size_t i = 0; st == TT_OK && i < count; i++) {
+        tt_point p;
+        st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
+        if (st == TT_OK)
+            add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
+    }
+    putchar('\n');
+    return tt_screen_table(table, true, st);
+}
+
+static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
+{
+    const tt_point *p = &n->point;
+    int32_t sites = tt_run_shown_count(run, NULL);
+    if (sites == 0) {
+        puts("nothing has been recorded in this run");
+        return TT_OK;
+    }
+    if (n->site < 0) {
+        tt_totals totals;
+        tt_overview_totals(run, &totals);
+        printf("all values of %s sites in %s steps are finite", tt_screen_count(sites - n->allowed),
+               tt_screen_count(tt_overview_steps(&totals)));
+        if (n->allowed > 0)
+            printf("; %d sites were left out by --allow", (int)n->allowed);
+        putchar('\n');
+        return TT_OK;
+    }
+    const char *counts = is_number(p) ? tt_screen_number(p->scalar) : tt_screen_nonfinite(&p->stats);
+    tt_screen_say(TT_MOOD_ALARM, "%s", *counts != '\0' ? counts : "a value that is not finite");
+    fputs(" in ", stdout);
+    tt_screen_say(TT_MOOD_ALARM, "%s", tt_run_site_name(run, n->site));
+    printf(" at step %s", tt_screen_count(p->step));
+    if (tt_overview_rank(run, n->file) >= 0)
+        printf(", rank %d", (int)tt_overview_rank(run, n->file));
+    puts(p->phase == TT_PHASE_EVAL && p->is_skipped ? ", in eval mode, in a step that was skipped"
+         : p->phase == TT_PHASE_EVAL                ? ", in eval mode"
+         : p->is_skipped                            ? ", in a step that was skipped"
+                                                    : "");
+    print_birth(run, n);
+    if (next_look(n) != NULL)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", next_look(n));
+    if (tt_screen_has_overflowed(p))
+        tt_screen_say(TT_MOOD_FAINT,
+                      "float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 "
+                      "hold larger ones\n");
+    tt_screen_say(TT_MOOD_FAINT,
+                  "point %s of %s in the step%s; %d of %d sites have been non-finite since\n",
+                  tt_screen_count(n->order), tt_screen_count(n->of),
+                  p->call > 0 ? tt_screen_text(", call %u of this site", p->call) : "", (int)n->reached,
+                  (int)sites);
+    if (n->allowed > 0)
+        tt_screen_say(TT_MOOD_FAINT, "%d sites left out by --allow %s\n", (int)n->allowed, args.allow);
+    fflush(stdout);
+    return print_feeds(run, n, err);
+}
+
+static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
+{
+    tt_json_out out;
+    tt_json *json = tt_json_begin(&out, '{');
+    tt_feed feeds[FEEDS_MOST];
+    size_t count = 0;
+    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
+    tt_json_bool(json, "found", n->site >= 0);
+    tt_json_i64(json, "allowed", n->allowed);
+    if (n->site >= 0) {
+        tt_json_text(json, "site", tt_run_site_name(run, n->site));
+        tt_json_i64(json, "rank", tt_overview_file(run, n->file).rank);
+        tt_json_text(json, "birth", tt_birth_text(n->birth));
+        tt_json_i64(json, "order", n->order);
+        tt_json_i64(json, "of", n->of);
+        tt_json_i64(json, "reached", n->reached);
+        tt_json_bool(json, "float16_overflow", tt_screen_has_overflowed(&n->point));
+        tt_json_point(json, "point", &n->point);
+        tt_json_open(json, "fed_by", '[');
+        for (size_t i = 0; st == TT_OK && i < count; i++) {
+            tt_point p;
+            st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
+            if (st < 0)
+                break;
+            tt_json_open(json, NULL, '{');
+            tt_json_text(json, "role", tt_feed_text(feeds[i].kind));
+            tt_json_text(json, "site", tt_run_site_name(run, feeds[i].site));
+            tt_json_point(json, NULL, &p);
+            tt_json_close(json);
+        }
+    }
+    return tt_json_print(&out, st);
+}
+
+static tt_exit nan_command(tt_call *call)
+{
+    tt_nonfinite found;
+    tt_run *run = call->runs[0];
+    if (args.allow != NULL && !tt_overview_has_site(run, args.allow))
+        return tt_overview_no_site(run, args.allow, call->err);
+    tt_status st = tt_run_nonfinite(run, args.allow, &found, call->err);
+    if (st == TT_OK)
+        st = args.is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
+    if (st == TT_OK && found.site >= 0 && !args.is_json)
+        (void)tt_blackbox_print(call->path);
+    return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
+}
+
+const tt_cmd tt_cmd_nan = {
+    .name = "nan",
+    .args = "RUN",
+    .summary = "where the first NaN or Inf was born",
+    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
+           "one.\v"
+           "For example: tensortap nan runs/today --allow '*.mask'",
+    .options = (const tt_option[]){ { "allow", "GLOB",
+                                      "Sites that may hold NaN or Inf, such as attention masks; may be "
+                                      "given again",
+                                      .to = &args.allow, read_allow, "a pattern" },
+                                    { "json", NULL, "Print JSON", .to = &args.is_json },
+                                    { 0 } },
+    TT_CMD_ONE_RUN,
+    .run = nan_command,
+};

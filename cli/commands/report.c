@@ -1,0 +1,117 @@
+/* report.c -- tensortap report RUN [RUN2]
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/overview.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static struct {
+    const char *out;
+    bool opens;
+} args;
+
+/* "runs/today/" makes "today.html". */
+static char *default_path(const char *run)
+{
+    size_t end = strlen(run);
+    while (end > 1 && run[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && run[start - 1] != '/')
+        start--;
+    const char *name = run + start;
+    bool is_folder = strncmp(name, ".", end - start) == 0 || strncmp(name, "..", end - start) == 0;
+    char *path = NULL;
+    int n = is_folder || end == start ? asprintf(&path, "report.html")
+                                      : asprintf(&path, "%.*s.html", (int)(end - start), name);
+    return n > 0 ? path : NULL;
+}
+
+static tt_status write_all(int fd, const tt_buf *page, tt_error *err)
+{
+    for (size_t done = 0; done < page->len;) {
+        ssize_t n = write(fd, page->data + done, page->len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tt_fail(err, TT_EIO, "the page could not be written: %s", strerror(errno));
+        done += (size_t)n;
+    }
+    return TT_OK;
+}
+
+static tt_status save(const char *path, const tt_buf *page, tt_error *err)
+{
+    tt_output *output;
+    tt_status st = tt_output_open(path, &output, err);
+    if (st < 0)
+        return st;
+    st = write_all(tt_output_fd(output), page, err);
+    return tt_output_close(output, st, err);
+}
+
+/* Starts the browser and does not wait for it. */
+static tt_exit open_page(const char *path, tt_error *err)
+{
+    char *full = realpath(path, NULL), program[] = "xdg-open"; /* owned */
+    pid_t pid;
+    int failed = full == NULL ? errno
+                              : posix_spawnp(&pid, program, NULL, NULL, (char *[]){ program, full, NULL },
+                                             environ);
+    free(full);
+    return failed == 0 ? TT_EXIT_FINE
+                       : tt_cmd_fail(err, TT_EXIT_FAILED,
+                                     "xdg-open could not be started: %s; open %.120s in a browser",
+                                     strerror(failed), path);
+}
+
+static tt_exit report(tt_call *call)
+{
+    const tt_page_options options = { .is_private = tt_overview_is_private() };
+    tt_page_run runs[2];
+    for (size_t i = 0; i < call->count; i++)
+        runs[i] = (tt_page_run){ call->runs[i], call->words[i],
+                                 tt_overview_state_text(tt_overview_state(call->runs[i])) };
+    char *chosen = args.out == NULL ? default_path(call->path) : NULL; /* owned */
+    const char *path = args.out != NULL ? args.out : chosen;
+    tt_buf page = { 0 };
+    tt_status st =
+        path != NULL ? tt_page_write(runs, call->count, &options, &page, call->err) : TT_ENOMEM;
+    if (st == TT_OK)
+        st = save(path, &page, call->err);
+    tt_exit code = tt_cmd_exit(st, call->err);
+    if (code == TT_EXIT_FINE)
+        tt_screen_say(TT_MOOD_PLAIN, "%s  %s\n", path, tt_screen_bytes((int64_t)page.len));
+    if (code == TT_EXIT_FINE && args.opens)
+        code = open_page(path, call->err);
+    tt_buf_free(&page);
+    free(chosen);
+    return code;
+}
+
+const tt_cmd tt_cmd_report = {
+    .name = "report",
+    .args = "RUN [RUN]",
+    .summary = "a page to look at and to send",
+    .doc = "Write one HTML file about a run: what is wrong first, then curves, a map of all layers and "
+           "steps, and every site.  With two runs it shows where they diverge.  The file needs no "
+           "network and no other file.\v"
+           "For example: tensortap report runs/today --open",
+    .options = (const tt_option[]){ { "output", "FILE",
+                                      "The page (default: the run's name with .html, in this folder)",
+                                      .to = &args.out, .letter = 'o' },
+                                    { "open", NULL, "Open it in the browser", .to = &args.opens },
+                                    { 0 } },
+    .least = 1,
+    .most = 2,
+    .runs = 2,
+    .missing = "name a run; 'tensortap ls' lists them",
+    .extra = "name one run, or two to compare",
+    .run = report,
+};

@@ -1,0 +1,15 @@
+/* findings.h -- what the rules found, as text.  For health, show, top and explain.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_FINDINGS_H
+#define TT_CLI_FINDINGS_H
+
+#include "tensortap_tools.h"
+
+/* "2 errors, 1 warning"; "healthy": none. */
+const char *tt_findings_count_text(const tt_findings *findings); /* a text of the screen */
+/* Prints the first findings, each on a line, and behind them what to do if wanted.  Returns the
+ * number of lines. */
+int tt_findings_print(const tt_findings *findings, size_t most, bool has_remedies);
+bool tt_findings_has(const tt_findings *findings, tt_severity severity); /* of this severity or worse */
+
+#endif

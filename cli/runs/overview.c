@@ -1,0 +1,306 @@
+/* overview.c -- what the commands share about a run: opening it, names that match nothing, its
+ * state, its size, and the lines about it that show, nan and top begin with.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/overview.h"
+#include "words.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
+{
+    struct stat about;
+    if (stat(path, &about) < 0 && errno == ENOENT)
+        return tt_cmd_fail(err, TT_EXIT_FAILED, "no run at '%.150s'; 'tensortap ls FOLDER' lists runs",
+                           path);
+    return tt_cmd_exit(tt_run_open(path, out, err), err);
+}
+
+bool tt_overview_has_site(const tt_run *run, const char *glob)
+{
+    for (int32_t i = 0; i < tt_run_site_count(run); i++)
+        if (tt_glob_match(glob, tt_run_site_name(run, i)))
+            return true;
+    return false;
+}
+
+/* ---- names that were probably meant --------------------------------------- */
+
+enum { GLOB_LONGEST = 200 };
+#define SEPARATORS "*?,/."
+
+/* Returns the site whose name is nearest to the pattern; NULL: none is near. */
+static const char *near_site(const tt_run *run, const char *glob)
+{
+    const char *near = NULL;
+    size_t best = SIZE_MAX, len = strlen(glob);
+    for (int32_t i = 0; i < tt_run_site_count(run); i++) {
+        const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
+        size_t distance = tt_words_distance(glob, len, name, strlen(name));
+        if (found != NULL && len > 1) /* it is in the name: best at its end */
+            distance = strlen(found) == len ? 1 : 2;
+        else if (distance > 3 && distance > len / 4)
+            continue;
+        if (distance < best) {
+            best = distance;
+            near = name;
+        }
+    }
+    return near;
+}
+
+/* Moves to the next word of a name or a pattern, which is *len long; false: there is none. */
+static bool next_word(const char **at, size_t *len)
+{
+    *at += *len;
+    *at += strspn(*at, SEPARATORS);
+    *len = strcspn(*at, SEPARATORS);
+    return *len > 0;
+}
+
+/* Finds the pattern with its one misspelt word put right: a word of a name in its place that is
+ * near, and then the pattern matches something.  "": there is none. */
+static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST])
+{
+    size_t best = SIZE_MAX, typed_len = 0, len;
+    out[0] = '\0';
+    for (const char *typed = glob; strlen(glob) < GLOB_LONGEST / 2 && next_word(&typed, &typed_len);)
+        for (int32_t i = 0; typed_len > 1 && i < tt_run_site_count(run); i++) {
+            len = 0;
+            for (const char *word = tt_run_site_name(run, i); next_word(&word, &len);) {
+                size_t distance = tt_words_distance(typed, typed_len, word, len);
+                if (distance == 0 || distance >= best || distance > 1 + typed_len / 3 ||
+                    distance >= typed_len)
+                    continue;
+                const char *changed = tt_screen_text("%.*s%.*s%s", (int)(typed - glob), glob, (int)len,
+                                                     word, typed + typed_len);
+                if (strlen(changed) < GLOB_LONGEST && tt_overview_has_site(run, changed)) {
+                    best = distance;
+                    strcpy(out, changed);
+                }
+            }
+        }
+}
+
+tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err)
+{
+    if (tt_run_site_count(run) == 0)
+        return tt_cmd_fail(err, TT_EXIT_USAGE, "nothing has been recorded in this run");
+    char pattern[GLOB_LONGEST];
+    near_glob(run, glob, pattern);
+    const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
+    if (near == NULL)
+        return tt_cmd_fail(
+            err, TT_EXIT_USAGE,
+            "no site matches '%.99s'; 'tensortap show RUN' lists them, * stands for anything", glob);
+    return tt_cmd_fail(err, TT_EXIT_USAGE, "no site matches '%.99s'; did you mean '%.99s'?", glob, near);
+}
+
+bool tt_overview_is_private(void)
+{
+    const char *wish = getenv("TENSORTAP_PRIVATE");
+    return wish != NULL && *wish != '\0' && strcmp(wish, "0") != 0;
+}
+
+/* A value of the run's info; NULL: not there. */
+static const char *find_info(const tt_run *run, const char *key)
+{
+    for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
+        if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
+            return tt_run_info_value(run, 0, i);
+    return NULL;
+}
+
+/* argv is a JSON list of strings: ["train.py", "--lr", "0.1"].  Whatever it holds
+ * instead is shown as it is. */
+tt_status tt_overview_command(const tt_run *run, tt_buf *out)
+{
+    const char *argv = find_info(run, "argv");
+    const tt_style style = { 0 };
+    if (argv == NULL || *argv != '[')
+        return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
+    char *plain = malloc(strlen(argv) + 1);
+    if (plain == NULL)
+        return TT_ENOMEM;
+    size_t len = 0;
+    bool is_inside = false;
+    for (const char *at = argv; *at != '\0'; at++) {
+        if (*at == '"' && !is_inside && len > 0)
+            plain[len++] = ' ';
+        if (*at == '"')
+            is_inside = !is_inside;
+        else if (is_inside && *at == '\\' && (at[1] == '"' || at[1] == '\\' || at[1] == '/'))
+            plain[len++] = *++at;
+        else if (is_inside)
+            plain[len++] = *at;
+    }
+    plain[len] = '\0';
+    tt_status st = tt_text_append(plain, &style, out);
+    free(plain);
+    return st;
+}
+
+/* The writer holds a lock on its file as long as it lives. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        (void)close(fd);
+    return is_held;
+}
+
+tt_run_file tt_overview_file(const tt_run *run, int32_t file)
+{
+    tt_run_file about = { .rank = -1 };
+    (void)tt_run_file_get(run, file, &about);
+    return about;
+}
+
+tt_state tt_overview_state(const tt_run *run)
+{
+    tt_state state = TT_STATE_FINISHED;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file = tt_overview_file(run, f);
+        if (!file.is_closed && is_locked(file.path))
+            return TT_STATE_LIVE;
+        if (!file.is_closed)
+            state = TT_STATE_CRASHED;
+    }
+    return state == TT_STATE_FINISHED && tt_overview_stop(run) != NULL ? TT_STATE_STOPPED : state;
+}
+
+const char *tt_overview_stop(const tt_run *run)
+{
+    const char *stopped = NULL;
+    for (int32_t f = 0; stopped == NULL && f < tt_run_file_count(run); f++)
+        stopped = tt_overview_file(run, f).stopped;
+    return stopped;
+}
+
+/* Is it the first file of its rank?  Files come by rank. */
+static bool starts_rank(const tt_run *run, int32_t f)
+{
+    return f == 0 || tt_overview_file(run, f).rank != tt_overview_file(run, f - 1).rank;
+}
+
+int32_t tt_overview_rank_count(const tt_run *run)
+{
+    int32_t count = 0;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++)
+        count += starts_rank(run, f);
+    return count;
+}
+
+int32_t tt_overview_rank(const tt_run *run, int32_t file)
+{
+    return tt_overview_rank_count(run) > 1 ? tt_overview_file(run, file).rank : -1;
+}
+
+const char *tt_overview_ranks(const tt_run *run)
+{
+    int32_t count = tt_overview_rank_count(run), files = tt_run_file_count(run);
+    int first = tt_overview_file(run, 0).rank, last = tt_overview_file(run, files - 1).rank;
+    if (count > 2 && last - first == count - 1)
+        return tt_screen_text("ranks %d to %d", first, last);
+    const char *text = tt_screen_text("rank%s %d", count > 1 ? "s" : "", first);
+    for (int32_t f = 1; f < files && strlen(text) < 140; f++)
+        if (starts_rank(run, f))
+            text = tt_screen_text("%s, %d", text, (int)tt_overview_file(run, f).rank);
+    return text;
+}
+
+const char *tt_overview_state_text(tt_state state)
+{
+    static const char *const texts[] = { "finished", "live", "crashed", "stopped" };
+    return texts[state];
+}
+
+void tt_overview_totals(const tt_run *run, tt_totals *out)
+{
+    *out = (tt_totals){ .last_step = -1 };
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file = tt_overview_file(run, f);
+        struct stat about;
+        out->bytes += file.bytes;
+        out->points += file.points;
+        out->dropped += file.dropped_events;
+        out->damaged += file.damaged_bytes;
+        bool has_steps = file.last_step >= file.first_step, is_first = out->last_step < out->first_step;
+        if (has_steps && (is_first || file.first_step < out->first_step))
+            out->first_step = file.first_step;
+        if (has_steps && (is_first || file.last_step > out->last_step))
+            out->last_step = file.last_step;
+        if (out->started == 0 && stat(file.path, &about) == 0)
+            out->started = (int64_t)about.st_mtime * 1000000000;
+    }
+    const char *start = find_info(run, "start");
+    struct tm parts = { 0 };
+    if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
+        long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
+        int64_t ns;
+        if (!__builtin_mul_overflow((int64_t)timegm(&parts) - east, INT64_C(1000000000), &ns))
+            out->started = ns;
+    }
+}
+
+int64_t tt_overview_steps(const tt_totals *totals)
+{
+    int64_t steps;
+    return __builtin_sub_overflow(totals->last_step, totals->first_step, &steps) || steps == INT64_MAX
+               ? INT64_MAX
+               : steps + 1;
+}
+
+/* ---- the first lines about a run ------------------------------------------- */
+
+/* Prints untrusted text on a line, cut to the width of the terminal; returns 1. */
+static int print_line(tt_mood mood, const char *untrusted)
+{
+    tt_buf text = { 0 };
+    if (tt_text_append(untrusted, &tt_terminal.style, &text) == TT_OK && text.len > 0)
+        tt_screen_say(mood, "%s", text.data);
+    putchar('\n');
+    tt_buf_free(&text);
+    return 1;
+}
+
+int tt_overview_print(const char *path, const tt_run *run)
+{
+    tt_totals totals;
+    tt_overview_totals(run, &totals);
+    tt_state state = tt_overview_state(run);
+    bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
+    int32_t shown = tt_run_shown_count(run, NULL);
+    tt_screen_say(TT_MOOD_PLAIN, "%s  ", path);
+    tt_screen_say(is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK, "%s", tt_overview_state_text(state));
+    if (totals.last_step >= totals.first_step)
+        printf("  steps %lld to %s", (long long)totals.first_step, tt_screen_count(totals.last_step));
+    printf("  %s site%s  %s points  %s", tt_screen_count(shown), shown == 1 ? "" : "s",
+           tt_screen_count(totals.points), tt_screen_bytes(totals.bytes));
+    if (tt_overview_rank_count(run) > 1)
+        printf("  %s", tt_overview_ranks(run));
+    putchar('\n');
+    int lines = 1 + (totals.damaged > 0) + (totals.dropped > 0);
+    if (state == TT_STATE_STOPPED)
+        lines += print_line(TT_MOOD_REMARK, tt_overview_stop(run));
+    if (totals.damaged > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more\n",
+                      tt_screen_bytes(totals.damaged));
+    if (totals.dropped > 0)
+        tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording\n",
+                      tt_screen_count(totals.dropped));
+    tt_buf command = { 0 };
+    if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
+        lines += print_line(TT_MOOD_FAINT, command.data);
+    tt_buf_free(&command);
+    fflush(stdout); /* the rest may take a moment */
+    return lines;
+}

@@ -1,0 +1,44 @@
+/* overview.h -- what the commands share about a run.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_OVERVIEW_H
+#define TT_CLI_OVERVIEW_H
+
+#include "command.h"
+
+/* Opens a run; on failure the message says what to do next. */
+tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
+/* No site matches: says so, and which name was probably meant. */
+tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err);
+bool tt_overview_has_site(const tt_run *run, const char *glob);
+
+/* Shall reports leave out host, arguments, folder and commit?  TENSORTAP_PRIVATE */
+bool tt_overview_is_private(void);
+/* The command line that made the run, from its info; appended, "" if not known. */
+tt_status tt_overview_command(const tt_run *run, tt_buf *out);
+
+/* crashed: killed; stopped: an exception ended the program. */
+typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
+tt_state tt_overview_state(const tt_run *run);
+const char *tt_overview_state_text(tt_state state);
+/* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
+const char *tt_overview_stop(const tt_run *run);
+
+tt_run_file tt_overview_file(const tt_run *run, int32_t file);
+int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
+int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has one rank */
+/* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
+const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
+
+typedef struct tt_totals {
+    int64_t bytes, points, dropped, damaged;
+    int64_t first_step, last_step; /* 0, -1: none */
+    int64_t started;               /* ns since 1970; from the info, else the file's time */
+} tt_totals;
+void tt_overview_totals(const tt_run *run, tt_totals *out);
+int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
+
+/* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with
+ * the command that made the run, if that is known.  Returns the number of lines. */
+int tt_overview_print(const char *path, const tt_run *run);
+
+#endif

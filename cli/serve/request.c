@@ -1,0 +1,179 @@
+/* request.c -- what a browser asks the server for, checked.
+ *
+ * A page of another site may send requests to this machine, or make its own name stand for it (DNS
+ * rebinding).  So Host and Origin must name this machine, and every path begins with a token that
+ * only the printed address has.  Names of runs are looked up in a list, never opened as paths.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "serve/request.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+#include <strings.h>
+
+/* Takes as long for any guess of the same length. */
+static bool is_token(const char *text, size_t len, const char *token)
+{
+    unsigned differs = 0;
+    if (len != strlen(token))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        differs |= (unsigned char)text[i] ^ (unsigned char)token[i];
+    return differs == 0;
+}
+
+static bool is_address(const char *text)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
+}
+
+/* "localhost:7007", "127.0.0.1", "[::1]:80"; the port may be that of a tunnel. */
+static bool is_our_host(const char *header, const tt_request_rules *rules)
+{
+    char host[256];
+    bool is_bracketed = *header == '[';
+    size_t len = is_bracketed ? strcspn(header + 1, "]") : strcspn(header, ":");
+    const char *rest = header + len + (is_bracketed ? 2 : 0);
+    if (len >= sizeof host || (is_bracketed && header[len + 1] != ']'))
+        return false;
+    if (*rest != '\0' && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1)))
+        return false;
+    memcpy(host, header + is_bracketed, len);
+    host[len] = '\0';
+    if (strcasecmp(host, "localhost") == 0 || strcmp(host, "127.0.0.1") == 0 || strcmp(host, "::1") == 0)
+        return true;
+    return (rules->host != NULL && strcasecmp(host, rules->host) == 0) ||
+           (rules->takes_addresses && is_address(host));
+}
+
+/* A page of ours has the origin that its host names. */
+static bool is_our_origin(const char *origin, const char *host)
+{
+    static const char *const schemes[] = { "http://", "https://" };
+    for (size_t i = 0; i < 2; i++) {
+        size_t len = strlen(schemes[i]);
+        if (strncmp(origin, schemes[i], len) == 0 && strcasecmp(origin + len, host) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Decodes "a%2Fb+c" in place, up to its end or '&'; returns where the rest begins, NULL: it is no
+ * text. */
+static char *decode(char *text)
+{
+    char *to = text;
+    for (; *text != '\0' && *text != '&'; text++) {
+        if (*text != '%') {
+            *to++ = *text == '+' ? ' ' : *text;
+            continue;
+        }
+        int high = digit_of(text[1]), low = high < 0 ? -1 : digit_of(text[2]);
+        if (low < 0 || (high | low) == 0)
+            return NULL;
+        *to++ = (char)(high * 16 + low);
+        text += 2;
+    }
+    char *rest = *text == '&' ? text + 1 : text;
+    *to = '\0';
+    return rest;
+}
+
+/* A cursor of ours: digits. */
+static bool parse_since(const char *text, uint64_t *out)
+{
+    size_t len = strlen(text);
+    if (len == 0 || len > 18 || strspn(text, "0123456789") != len)
+        return false;
+    *out = 0;
+    for (; *text != '\0'; text++)
+        *out = *out * 10 + (uint64_t)(*text - '0');
+    return true;
+}
+
+static bool parse_query(char *query, tt_question *out)
+{
+    const char *since = "0";
+    const struct {
+        const char *name;
+        const char **to;
+    } known[] = { { "of=", &out->runs[0] }, { "with=", &out->runs[1] }, { "name=", &out->name },
+                  { "have=", &out->have },  { "add=", &out->add },      { "since=", &since } };
+    while (*query != '\0') {
+        size_t i = 0, count = sizeof known / sizeof *known;
+        while (i < count && strncmp(query, known[i].name, strlen(known[i].name)) != 0)
+            i++;
+        if (i == count)
+            return false;
+        query += strlen(known[i].name);
+        *known[i].to = query;
+        query = decode(query);
+        if (query == NULL)
+            return false;
+    }
+    return parse_since(since, &out->since);
+}
+
+int tt_request_parse(const tt_request *request, const tt_request_rules *rules, tt_question *out)
+{
+    static const char *const paths[] = { [TT_ASKED_PAGE] = "",
+                                         [TT_ASKED_RUNS] = "runs",
+                                         [TT_ASKED_BLOCK] = "block",
+                                         [TT_ASKED_DATA] = "data" };
+    if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)
+        return 405;
+    if (request->host == NULL || !is_our_host(request->host, rules))
+        return 421;
+    if (request->origin != NULL && !is_our_origin(request->origin, request->host))
+        return 403;
+    size_t len = strlen(request->uri);
+    if (len >= TT_REQUEST_LONGEST)
+        return 414;
+    size_t first = request->uri[0] == '/' ? 1 : 0, token = strcspn(request->uri + first, "/?");
+    if (first == 0 || !is_token(request->uri + first, token, rules->token))
+        return 401;
+    if (request->uri[first + token] != '/')
+        return 404;
+    memcpy(out->text, request->uri + first + token + 1, len - first - token);
+    char *query = strchr(out->text, '?');
+    out->runs[0] = out->runs[1] = out->name = out->have = out->add = "";
+    out->since = 0;
+    if (query != NULL)
+        *query++ = '\0';
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (strcmp(out->text, paths[i]) == 0) {
+            out->asked = (tt_asked)i;
+            return query == NULL || parse_query(query, out) ? 200 : 400;
+        }
+    return 404;
+}
+
+const char *tt_request_refusal(int status)
+{
+    switch (status) {
+    case 400:
+        return "This request was not understood.\n";
+    case 401:
+        return "Open the address that 'tensortap serve' printed: it has a token in it.\n";
+    case 403:
+        return "A page of another site may not read runs.\n";
+    case 404:
+        return "There is nothing here.\n";
+    case 405:
+        return "Runs can only be read: GET and HEAD.\n";
+    case 414:
+        return "This address is too long.\n";
+    case 421:
+        return "The server was asked for by a name that is not its own; name it with --host.\n";
+    default:
+        return "The server has too much to do; try again.\n";
+    }
+}
