@@ -71,7 +71,7 @@ enum {
  * (a name in an array, a close too many) are a mistake of the caller and asserted. */
 typedef struct tt_json {
     tt_buf *out;                /* borrowed */
-    bool is_compact;            /* no spaces; one item of the outermost value per line */
+    bool is_compact;            /* no spaces; one item of the outermost value, or of a list in it, per line */
     void (*drain)(tt_buf *out); /* empties a buffer that has become large; NULL: it grows */
     bool is_complete;           /* the outermost value has begun */
     uint32_t depth;

@@ -67,7 +67,7 @@ static tt_exit check(tt_call *call)
 {
     tt_run *run = call->runs[0];
     tt_json_out out;
-    tt_json *json = args.is_json ? tt_json_begin(&out, '[') : NULL;
+    tt_json *json = args.is_json ? tt_json_begin(&out, "files") : NULL;
     tt_progress_start("checking");
     tt_status st = TT_OK;
     bool is_damaged = false;

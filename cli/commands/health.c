@@ -33,7 +33,7 @@ static void print_text(const tt_call *call, const tt_findings *findings)
 static tt_status print_json(const tt_call *call, const tt_findings *findings)
 {
     tt_json_out out;
-    tt_json *json = tt_json_begin(&out, '{');
+    tt_json *json = tt_json_begin(&out, NULL);
     tt_json_text(json, "run", call->path);
     tt_findings_json(json, findings);
     return tt_json_print(&out, TT_OK);

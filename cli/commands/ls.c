@@ -15,7 +15,7 @@ static struct {
 static tt_status print_json(const tt_runs *all)
 {
     tt_json_out out;
-    tt_runs_json(tt_json_begin(&out, '['), all, 0);
+    tt_runs_json(tt_json_begin(&out, "runs"), all, 0);
     return tt_json_print(&out, TT_OK);
 }
 

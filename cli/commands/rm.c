@@ -137,7 +137,7 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
                            plural, size);
     bool goes_on = count > 0 && (how->is_sure || answer_is_yes(paths, count, size));
     tt_json_out out;
-    tt_json *json = how->is_json ? tt_json_begin(&out, '[') : NULL;
+    tt_json *json = how->is_json ? tt_json_begin(&out, "removed") : NULL;
     if (json == NULL && !goes_on)
         puts(count == 0 ? "nothing to remove" : "nothing was removed");
     for (size_t i = 0; goes_on && code == TT_EXIT_FINE && i < count; i++) {

@@ -203,7 +203,7 @@ static tt_status print_json(const tt_call *call)
                   evaluation = { args.look.rank, TT_PHASES_EVAL };
     tt_run *run = call->runs[0];
     tt_json_out out;
-    tt_json *json = tt_json_begin(&out, '{');
+    tt_json *json = tt_json_begin(&out, NULL);
     tt_totals totals;
     tt_buf command = { 0 };
     tt_overview_totals(run, &totals);

@@ -134,7 +134,7 @@ static tt_exit stats(tt_call *call)
         most = most < 4 ? 4 : most;
     }
     tt_json_out out;
-    tt_json *json = args.is_json ? tt_json_begin(&out, '[') : NULL;
+    tt_json *json = args.is_json ? tt_json_begin(&out, "points") : NULL;
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)

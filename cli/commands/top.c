@@ -169,7 +169,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     if (st < 0)
         goto out;
     tt_json_out out;
-    tt_json *json = tt_json_begin(&out, '{');
+    tt_json *json = tt_json_begin(&out, NULL);
     tt_totals totals;
     tt_overview_totals(run, &totals);
     tt_json_text(json, "run", path);

@@ -13,12 +13,13 @@ static void print(tt_buf *text)
     tt_buf_clear(text);
 }
 
-tt_json *tt_json_begin(tt_json_out *out, char bracket)
+tt_json *tt_json_begin(tt_json_out *out, const char *list)
 {
     *out = (tt_json_out){ .json = { .out = &out->text, .is_compact = true, .drain = print } };
-    tt_json_open(&out->json, NULL, bracket);
-    if (bracket == '{')
-        tt_json_i64(&out->json, "schema", TT_JSON_SCHEMA);
+    tt_json_open(&out->json, NULL, '{');
+    tt_json_i64(&out->json, "schema", TT_JSON_SCHEMA);
+    if (list != NULL)
+        tt_json_open(&out->json, list, '[');
     return &out->json;
 }
 

@@ -10,8 +10,9 @@ typedef struct tt_json_out {
     tt_json json;
 } tt_json_out;
 
-/* Begins an answer: an object, with the version of its schema, or an array. */
-tt_json *tt_json_begin(tt_json_out *out, char bracket);
+/* Begins an answer: an object with the version of its schema.  list: NULL, or the name of a list that is
+ * its last member and is begun, too. */
+tt_json *tt_json_begin(tt_json_out *out, const char *list);
 /* Ends and prints it.  Returns st, or the failure of the writer. */
 tt_status tt_json_print(tt_json_out *out, tt_status st);
 /* step, call, time, phase, value or statistics, dtype and shape: as members of the innermost

@@ -219,7 +219,7 @@ tt_status tt_export_points(const tt_export *what, tt_error *err)
     if (st < 0)
         goto out;
     tt_json_out answer;
-    tt_json *json = is_json ? tt_json_begin(&answer, '[') : NULL;
+    tt_json *json = is_json ? tt_json_begin(&answer, "points") : NULL;
     if (!is_json)
         puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
              "absmax,sum,mean,std,l1,l2");

@@ -66,6 +66,12 @@ static void put_string(tt_json *json, const char *text)
     put(json, "\"", 1);
 }
 
+/* Does each item of the innermost value begin a line? */
+static bool has_lines(const tt_json *json)
+{
+    return json->depth == 1 || (json->depth == 2 && !json->level[1].is_object);
+}
+
 /* Writes what comes before a value: a comma, and in an object its name. */
 static void begin(tt_json *json, const char *name)
 {
@@ -78,10 +84,13 @@ static void begin(tt_json *json, const char *name)
     }
     assert(json->level[json->depth - 1].is_object == (name != NULL));
     if (json->level[json->depth - 1].has_items)
-        put(json, json->is_compact ? json->depth == 1 ? ",\n" : "," : ", ",
-            json->is_compact && json->depth > 1 ? 1 : 2);
+        put(json,
+            !json->is_compact ? ", "
+            : has_lines(json) ? ",\n"
+                              : ",",
+            json->is_compact && !has_lines(json) ? 1 : 2);
     json->level[json->depth - 1].has_items = true;
-    if (json->depth == 1 && json->drain != NULL && json->out->len > DRAIN_BYTES)
+    if (json->drain != NULL && json->out->len > DRAIN_BYTES)
         json->drain(json->out);
     if (name != NULL) {
         put_string(json, name);

@@ -18,7 +18,8 @@ good/rank0.tap  damaged: 89.6 kB in 1 place cannot be read; the first is a damag
 'tensortap check --repair' writes all that can be read into a clean file
 [1]
 $ tensortap check good --json
-[{"file":"good/rank0.tap","whole":false,"closed":true,"blocks":4,"points":0,"values":0,"gone_values":0,"damaged_blocks":1,"damaged_bytes":89600,"torn_bytes":0,"first_damage":"a damaged block at byte 192","repaired":null}]
+{"schema":1,
+"files":[{"file":"good/rank0.tap","whole":false,"closed":true,"blocks":4,"points":0,"values":0,"gone_values":0,"damaged_blocks":1,"damaged_bytes":89600,"torn_bytes":0,"first_damage":"a damaged block at byte 192","repaired":null}]}
 [1]
 $ tensortap check good --repair
 good/rank0.tap  damaged: 89.6 kB in 1 place cannot be read; the first is a damaged block at byte 192

@@ -9,7 +9,8 @@ $ tensortap export run activation/head --to csv -o out.csv --step 1 && cat out.c
 site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,absmax,sum,mean,std,l1,l2
 "activation/head",0,1,0,1767607200000250000,train,,float32,8x16,128,0,0,0,0,-0.4736422896385193,0.45257315039634705,0.4736422896385193,1.942480891942978,0.015175631968304515,0.2807021073647295,30.76805090904236,3.168008026529385
 $ tensortap export run loss --to json -o - --step 1
-[{"site":"loss","rank":0,"step":1,"call":0,"time":1767607200000252000,"phase":"none","value":2.0909090909090904}]
+{"schema":1,
+"points":[{"site":"loss","rank":0,"step":1,"call":0,"time":1767607200000252000,"phase":"none","value":2.0909090909090904}]}
 $ tensortap export run 'parameter/head.*' --to npy -o arrays && ls arrays
 parameter_head.bias@0.npy
 parameter_head.bias@1.npy

@@ -14,7 +14,8 @@ $ tensortap ls nowhere
 tensortap: nowhere: No such file or directory; give a folder that holds runs
 [3]
 $ tensortap ls --json runs/deep
-[{"run":"runs/deep/er/two","started":1767607200000000000,"command":"train.py --lr 0.1","state":"finished","first_step":0,"last_step":19,"points":1440,"ranks":2,"bytes":86912}]
+{"schema":1,
+"runs":[{"run":"runs/deep/er/two","started":1767607200000000000,"command":"train.py --lr 0.1","state":"finished","first_step":0,"last_step":19,"points":1440,"ranks":2,"bytes":86912}]}
 # A run that was killed, and a file that is no run.
 $ make_run killed runs/killed
 $ mkdir runs/broken && echo 'not a run at all, but long enough to look like one' > runs/broken/rank0.tap
@@ -80,11 +81,12 @@ tensortap ls: --keep-last takes a number, not 'many'
 $ make_run killed runs/dead && tensortap check runs/dead --repair > /dev/null
 $ echo 'not a run' > runs/dead/rank7.repaired.tap
 $ tensortap rm runs/dead --yes --json
-[{"run":"runs/dead","bytes":185024}]
+{"schema":1,
+"removed":[{"run":"runs/dead","bytes":185024}]}
 $ ls runs/dead
 rank7.repaired.tap
 $ make_run good runs/last && tensortap rm runs/last --yes --json | tr -d '\n'; ls runs
-[{"run":"runs/last","bytes":95232}]broken
+{"schema":1,"removed":[{"run":"runs/last","bytes":95232}]}broken
 dead
 deep
 good
@@ -94,6 +96,8 @@ $ tensortap rm --yes --json runs/nowhere
 tensortap: no run at 'runs/nowhere'; 'tensortap ls FOLDER' lists runs
 [3]
 $ tensortap ls runs --keep-last 5 --json
-[]
+{"schema":1,
+"removed":[]}
 $ tensortap ls runs --keep-last 0 --yes --json
-[{"run":"runs/killed","bytes":89792}]
+{"schema":1,
+"removed":[{"run":"runs/killed","bytes":89792}]}

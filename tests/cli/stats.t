@@ -26,7 +26,8 @@ STEP  CALL      MIN     MAX     MEAN     STD     RMS     L1  ZEROS  NAN  INF
    0     0  -0.9558  0.9748   0.1041   0.559  0.5665   62.9      0    0    0
    1     0  -0.9381  0.9291  0.05422  0.5682  0.5685  63.12      0    0    0
 $ tensortap stats run loss --step 49 --json
-[{"site":"loss","rank":0,"step":49,"call":0,"time":1767607200006780000,"phase":"none","value":0.38983050847457623}]
+{"schema":1,
+"points":[{"site":"loss","rank":0,"step":49,"call":0,"time":1767607200006780000,"phase":"none","value":0.38983050847457623}]}
 $ tensortap stats run loss --step 50:
 tensortap: no points in these steps; 'tensortap show' says which steps the run has
 [2]
@@ -47,7 +48,8 @@ tensortap: no points in these steps; 'tensortap show' says which steps the run h
 [2]
 $ tensortap stats run loss --step 99 --json
 tensortap: no points in these steps; 'tensortap show' says which steps the run has
-[]
+{"schema":1,
+"points":[]}
 [2]
 $ make_run ranks two
 $ tensortap stats two loss --step 0

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 PROGRAM = Path(sys.executable).parent / "tensortap"
 
 
@@ -32,3 +35,13 @@ def answer(*arguments: object, folder: Path) -> Any:
     done = tensortap(*arguments, "--json", folder=folder)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
+
+
+def check_schema(answered: Any, name: str) -> None:
+    """Validate an answer with its JSON Schema in docs/schemas."""
+    jsonschema, referencing = (pytest.importorskip(x) for x in ("jsonschema", "referencing"))
+    schemas = {path.name: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
+    registry = referencing.Registry().with_resources(
+        (file, referencing.Resource.from_contents(schema)) for file, schema in schemas.items()
+    )
+    jsonschema.Draft202012Validator(schemas[f"{name}.json"], registry=registry).validate(answered)

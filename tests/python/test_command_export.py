@@ -114,7 +114,7 @@ def saved(path: Path) -> list[str]:
 
 READ: dict[str, Callable[[Path], Sequence[object]]] = {
     "csv": lambda path: path.read_text().splitlines()[1:],
-    "json": lambda path: json.loads(path.read_text()),
+    "json": lambda path: json.loads(path.read_text())["points"],
     "npy": lambda path: list(path.iterdir()),
     "safetensors": names,
     "sqlite": table,
@@ -244,7 +244,7 @@ def test_sqlite_answers_questions(run: Path) -> None:
 def test_csv_and_json_hold_every_point(run: Path) -> None:
     with export(run, "csv", "x.csv", "parameter/w,loss").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    points = json.loads(export(run, "json", "x.json", "parameter/w,loss").read_text())
+    points = json.loads(export(run, "json", "x.json", "parameter/w,loss").read_text())["points"]
     assert len(rows) == len(points) == 2 * STEPS
     for row, point in zip(rows, points, strict=True):
         assert row["site"] == point["site"]
@@ -328,7 +328,7 @@ def test_other_formats_hold_histograms_where_they_can(hist: Path) -> None:
     rows = base.execute(asked, ("parameter/w",)).fetchall()
     base.close()
     assert rows == bins
-    points = json.loads(export(hist, "json", "h.json", "parameter/*").read_text())
+    points = json.loads(export(hist, "json", "h.json", "parameter/*").read_text())["points"]
     assert [tuple(row) for row in points[1]["histogram"]] == bins
 
 

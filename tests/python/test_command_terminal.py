@@ -71,11 +71,11 @@ def test_top_follows_a_live_run_until_q(live: Path) -> None:
 
 
 def test_a_run_that_is_written_is_called_live_and_is_not_removed(live: Path) -> None:
-    assert [run["state"] for run in answer("ls", folder=live)] == ["live"]
+    assert [run["state"] for run in answer("ls", folder=live)["runs"]] == ["live"]
     done = tensortap("rm", "--yes", "run", folder=live)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "tensortap: run is being written; end its program first\n"
-    assert answer("ls", "--keep-last", "0", "--yes", folder=live) == []
+    assert answer("ls", "--keep-last", "0", "--yes", folder=live)["removed"] == []
     assert (live / "run" / "rank0.tap").exists()
 
 

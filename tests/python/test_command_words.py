@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import answer, tensortap
+from commands import check_schema, tensortap
 
 import tensortap as tt
 
@@ -121,19 +122,23 @@ def keys_of(answered: Any) -> set[str]:
     ("title", "words"),
     [
         ("`ls`", "ls"),
+        ("`health --format json`", "health bad --format json"),
         ("`show`", "show bad"),
         ("`stats`", "stats bad *"),
         ("`nan`", "nan bad"),
         ("`diff`", "diff bad good"),
         ("`check`", "check bad"),
         ("`top`", "top bad"),
+        ("`stats`", "export bad --to json -o -"),
         ("`rm`, `ls --keep-last N`", "rm --yes good"),
         ("`rm`, `ls --keep-last N`", "ls --keep-last 0 --yes"),
     ],
 )
-def test_the_guide_has_every_key_of_its_json(title: str, words: str, tmp_path: Path) -> None:
+def test_an_answer_in_json_fits_its_schema_and_the_guide_has_every_key(
+    title: str, words: str, tmp_path: Path
+) -> None:
     for name in ("good", "bad"):
-        with tt.record(tmp_path / name) as run:
+        with tt.record(tmp_path / name, keep="hist") as run:
             for step in range(3):
                 run.log("loss", 1 / (step + 1))
                 bad = np.nan if name == "bad" and step == 2 else 1.0
@@ -142,10 +147,11 @@ def test_the_guide_has_every_key_of_its_json(title: str, words: str, tmp_path: P
     guide = GUIDE.read_text().partition("## `--json`")[2]
     point = guide.partition("A **point** has")[2].partition("\n\n")[0]
     row = guide.partition(f"| {title} |")[2].partition("\n")[0]
-    every = guide.partition("An answer that is an object has")[2].partition("\n\n")[0]
+    every = guide.partition("Every answer is an object")[2].partition("\n\n")[0]
     health = guide.partition("| `health --format json` |")[2].partition("\n")[0]
     row += health if "members of `health`" in row else ""
     told = set(re.findall(r"`([a-z_0-9]+)`", every + row + point))
-    keys = keys_of(answer(*words.split(), folder=tmp_path))
-    assert keys
-    assert keys <= told
+    done = tensortap(*words.split(), *["--json"] * ("json" not in words), folder=tmp_path)
+    answered = json.loads(done.stdout)
+    assert keys_of(answered) <= told
+    check_schema(answered, title.split("`")[1].split()[0])

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from commands import PROGRAM, tensortap  # noqa: E402
+from commands import PROGRAM, check_schema, tensortap  # noqa: E402
 from programs import ANY_FREE_PORT  # noqa: E402
 from test_blackbox import changed, only, set_facts  # noqa: E402
 from trained import train  # noqa: E402
@@ -160,6 +160,7 @@ def replayed(folder: Path, source: str, *arguments: str) -> dict[str, Any]:
     assert "black box written" in done.stderr, done.stderr
     again = tensortap("replay", "run", "--yes", "--json", folder=folder)
     result: dict[str, Any] = json.loads(again.stdout.splitlines()[-1])
+    check_schema(result, "replay")
     return result
 
 

@@ -32,6 +32,7 @@ sys.path[:1] = []
 from tensortap.commands import replay
 replay.child(sys.argv[1])
 """
+SCHEMA = 1  # of the answer as JSON: docs/schemas/replay.json
 OPTIONS = 6  # arguments before the program
 SECONDS = 30  # that the other ranks have to end after the first
 Facts = dict[str, Any]
@@ -231,7 +232,7 @@ def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
 def print_result(result: dict[str, Any], options: Options) -> None:
     """Print the verdict and what else is known."""
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({"schema": SCHEMA, **result}))
     else:
         print(*describe(result), sep="\n")
 
