@@ -302,6 +302,12 @@ typedef struct tt_latest {
     bool has_nonfinite; /* some point has NaN or Inf, in any phase and on every chosen rank */
 } tt_latest;
 
+/* Returns the size of all files. */
+int64_t tt_run_bytes(const tt_run *run);
+/* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
+ * Is this so much more than the run that it has to be read in smaller pieces? */
+bool tt_run_outgrows(const tt_run *run, int64_t bytes);
+
 /* Finds the latest point of a site. */
 tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest *out, tt_error *err);
 /* Finds the point of the same phases before the latest; *index is -1 if there is none. */

@@ -47,21 +47,6 @@ static tt_status visit_points(const tt_export *what, visitor *visit, void *conte
 
 /* ---- how much ---------------------------------------------------------------------- */
 
-static int64_t run_bytes(const tt_run *run)
-{
-    tt_totals totals;
-    tt_overview_totals(run, &totals);
-    return totals.bytes;
-}
-
-/* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
- * What is so much larger than its run has to be exported in parts. */
-static bool outgrows(const tt_run *run, int64_t bytes)
-{
-    enum { FREE = 256 << 20, TIMES = 64 };
-    return bytes > FREE && bytes / TIMES > run_bytes(run);
-}
-
 static tt_status count_point(const tt_export *what, int32_t file, int32_t site, int64_t index,
                              const tt_point *p, void *context, tt_error *err)
 {
@@ -80,19 +65,19 @@ tt_status tt_export_weigh_points(const tt_export *what, tt_error *err)
                 points += (int64_t)tt_run_points(what->run, f, site);
     bool has_all_steps = what->steps.first == INT64_MIN && what->steps.last == INT64_MAX;
     tt_status st = TT_OK;
-    if (!has_all_steps && outgrows(what->run, points * ROW)) {
+    if (!has_all_steps && tt_run_outgrows(what->run, points * ROW)) {
         tt_export counted = *what;
         counted.lost = &lost;
         points = 0;
         st = visit_points(&counted, count_point, &points, err);
     }
-    if (st == TT_OK && outgrows(what->run, points * ROW))
+    if (st == TT_OK && tt_run_outgrows(what->run, points * ROW))
         st =
             tt_fail(err, TT_ELIMIT,
                     "these %s points take %s as text, and the run only %s: refused; choose fewer of them "
                     "with GLOB and --step",
                     tt_screen_count(points), tt_screen_bytes(points * ROW),
-                    tt_screen_bytes(run_bytes(what->run)));
+                    tt_screen_bytes(tt_run_bytes(what->run)));
     return st;
 }
 
@@ -322,11 +307,11 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
         st = tt_fail(err, TT_EMISMATCH,
                      "no values were kept for these sites; record them with keep=\"value\", or export "
                      "statistics with --to csv");
-    if (st == TT_OK && outgrows(what->run, all->bytes))
+    if (st == TT_OK && tt_run_outgrows(what->run, all->bytes))
         st = tt_fail(err, TT_ELIMIT,
                      "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
                      "and --step, or read one with tt.open(RUN).tensor()",
-                     tt_screen_bytes(all->bytes), tt_screen_bytes(run_bytes(what->run)));
+                     tt_screen_bytes(all->bytes), tt_screen_bytes(tt_run_bytes(what->run)));
     return st;
 }
 

@@ -292,6 +292,20 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
     return TT_OK;
 }
 
+int64_t tt_run_bytes(const tt_run *run)
+{
+    int64_t bytes = 0;
+    for (int32_t f = 0; f < run->count; f++)
+        bytes += run->taps[f]->scan.size;
+    return bytes;
+}
+
+bool tt_run_outgrows(const tt_run *run, int64_t bytes)
+{
+    enum { FREE = 256 << 20, TIMES = 32 };
+    return bytes > FREE && bytes / TIMES > tt_run_bytes(run);
+}
+
 int32_t tt_run_site_count(const tt_run *run)
 {
     return tt_sites_count(run->sites);

@@ -90,3 +90,33 @@ def test_a_damaged_run_goes_on_with_a_warning_and_all_that_can_be_read(tmp_path:
     run = tt.open(tmp_path / "run")
     assert run.series("x")[1].tolist() == [step + math.pi for step in range(60) if step != 4]
     assert [note for note in run.notes if "x at steps 4 to 4 cannot be read" in note.text]
+
+
+@pytest.mark.heavy  # a million points
+def test_points_that_take_far_more_memory_than_their_run_are_refused(tmp_path: Path) -> None:
+    zero = np.zeros(2, np.float32)
+    with tt.record(tmp_path / "run") as run:
+        for _ in range(1_000_000):
+            run.tensor("x", zero)
+    read = tt.open(tmp_path / "run")
+    assert read.files[0].bytes < 1_000_000 * 300 / 32
+    for ask in (lambda: read.stats("x"), read.to_frame):
+        with pytest.raises(ValueError, match=r"these 1000000 points take 300 MB .* run\.series\("):
+            ask()
+    assert len(read.series("x")[0]) == 1_000_000
+
+
+def test_a_damaged_run_says_so_where_it_is_printed(whole: Path) -> None:
+    good, shown = whole.read_bytes(), ""
+    for at in range(200, len(good), 2110):
+        whole.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
+        try:
+            run = tt.open(whole)
+        except ValueError:
+            continue
+        shown += repr(run) + run._repr_html_()
+    assert "unknown steps" in shown
+    assert "damaged: " in shown
+    assert (
+        "the file is damaged; save the rest with: tensortap check --repair run/rank0.tap" in shown
+    )

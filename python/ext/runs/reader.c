@@ -164,6 +164,15 @@ static PyObject *run_points(PyObject *self, PyObject *args)
     return runs_reader_leave(self, TT_OK, NULL, PyLong_FromSize_t(tt_run_points(run, file, site)));
 }
 
+static PyObject *run_outgrows(PyObject *self, PyObject *number)
+{
+    long long bytes = PyLong_AsLongLong(number);
+    tt_run *run = bytes != -1 || !PyErr_Occurred() ? runs_reader_enter(self) : NULL;
+    if (run == NULL)
+        return NULL;
+    return runs_reader_leave(self, TT_OK, NULL, PyBool_FromLong(tt_run_outgrows(run, bytes)));
+}
+
 /* ---- texts --------------------------------------------------------------- */
 
 static PyObject *run_info(PyObject *self, PyObject *number)
@@ -462,6 +471,8 @@ static PyMethodDef methods[] = {
     { "names", run_names, METH_O, "names($self, glob, /)\n--\n\nReturn the names that match." },
     { "find", run_find, METH_O, "find($self, name, /)\n--\n\nReturn the number of a site, or -1." },
     { "points", run_points, METH_VARARGS, "points($self, file, site, /)\n--\n\nCount points." },
+    { "outgrows", run_outgrows, METH_O,
+      "outgrows($self, bytes, /)\n--\n\nTell whether this is much more than the run itself." },
     { "steps", run_steps, METH_VARARGS,
       "steps($self, buffer, /)\n--\n\nWrite all steps as int64; return how many there are." },
     { "series", run_series, METH_VARARGS,

@@ -88,13 +88,28 @@ def column(reader: _core.RunReader, file: int, site: int, field: str) -> tuple[A
     return steps[:count], values[:count]
 
 
+BYTES_OF_POINT = 300  # as a Stats, or as a row of a frame
+
+
+def refuse_bomb(reader: _core.RunReader, points: int, instead: str) -> None:
+    """Raise ValueError if so many points take far more memory than the run has bytes."""
+    if reader.outgrows(points * BYTES_OF_POINT):
+        size = points * BYTES_OF_POINT / 1e6
+        raise ValueError(
+            f"these {points} points take {size:.0f} MB of memory, far more than the run: refused; "
+            f"{instead}"
+        )
+
+
 def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
     """Return all points as a pandas.DataFrame."""
     pandas = needed("pandas", "to_frame() needs pandas: pip install pandas")
     np = numpy_module()
     parts = []
-    for name in run.names(pattern):
-        site = reader.find(name)
+    sites = {name: reader.find(name) for name in run.names(pattern)}
+    points = sum(reader.points(i, site) for i in range(len(run.files)) for site in sites.values())
+    refuse_bomb(reader, points, "choose fewer names, or read one with run.series(NAME, FIELD)")
+    for name, site in sites.items():
         for i, file in enumerate(run.files):
             count = reader.points(i, site)
             if count:

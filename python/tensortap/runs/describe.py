@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tensortap import _core
 
 if TYPE_CHECKING:
-    from tensortap.runs.run import Run
+    from tensortap.runs.run import Run, Steps
 
 
 def line(run: Run) -> str:
@@ -45,9 +45,14 @@ def table(run: Run) -> str:
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:
     """Return what there is to say, each with its heading."""
-    steps, files = run.steps, run.files
+    files, first, damage = run.files, None, ""
+    steps: Steps | list[int] = []
+    try:
+        steps, first = run.steps, run.first_nonfinite
+    except ValueError as error:
+        damage = str(error)
     span = f" ({steps[0]} … {steps[-1]})" if len(steps) else ""
-    yield "steps", counted(len(steps), "step") + span
+    yield "steps", "unknown steps" if damage else counted(len(steps), "step") + span
     yield "sites", counted(len(run.names()), "site")
     yield "ranks", counted(len(run.ranks), "rank")
     yield "points", str(sum(file.points for file in files))
@@ -63,9 +68,8 @@ def summary(run: Run) -> Iterator[tuple[str, str]]:
     if dropped:
         yield "dropped", counted(dropped, "event")
     damaged = sum(file.damaged_bytes for file in files)
-    if damaged:
-        yield "damaged", size(damaged)
-    first = run.first_nonfinite
+    if damage or damaged:
+        yield "damaged", damage or size(damaged)
     if first is not None:
         rank = f", rank {first.rank}" if len(run.ranks) > 1 else ""
         yield "first NaN or Inf", f"{first.name} at step {first.step}{rank}"

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tensortap import _core
 
 if TYPE_CHECKING:
-    from tensortap.runs.run import Run
+    from tensortap.runs.run import Run, Steps, Values
+
+    Line = tuple[str, Steps, Values]  # of one name
 
 # Eight colours for lines (Okabe and Ito), which the colour-blind can tell apart.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6bb1")
@@ -28,8 +30,6 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 420, 150, 62, 22
 SCALAR = 1  # of the products of a point
 MOST_CURVES = 6
 MOST_LINES = len(COLORS)
-
-Line = tuple[str, list[int], list[float]]  # name, steps, values
 
 
 class Plot:
@@ -68,12 +68,16 @@ def write(run: Run, reader: _core.RunReader, path: str | os.PathLike[str] | None
 
 
 def summary(run: Run, reader: _core.RunReader) -> str:
-    """Return the verdict and the curves as HTML, for a notebook."""
-    findings: list[dict[str, Any]] = json.loads(reader.verdict(run.state))
-    items = "".join(_finding(one) for one in sorted(findings, key=lambda one: -one["weight"]))
-    names = sorted(run.names(), key=lambda name: "loss" not in name.lower())
-    numbers = itertools.islice((name for name in names if _is_number(reader, name)), MOST_CURVES)
-    curves = "".join(draw(name, _lines(run, name, "value")) for name in numbers)
+    """Return the verdict and the curves as HTML, for a notebook; of a damaged run what is wrong."""
+    try:
+        findings: list[dict[str, Any]] = json.loads(reader.verdict(run.state))
+        items = "".join(_finding(one) for one in sorted(findings, key=lambda one: -one["weight"]))
+        names = sorted(run.names(), key=lambda name: "loss" not in name.lower())
+        numbers = (name for name in names if _is_number(reader, name))
+        some = itertools.islice(numbers, MOST_CURVES)
+        curves = "".join(draw(name, _lines(run, name, "value")) for name in some)
+    except ValueError as damage:
+        return f"<p>{_text(str(damage))}</p>"
     return f"<div>{items}</div><div>{curves}</div>"
 
 
@@ -109,7 +113,7 @@ def _lines(run: Run, name: str, field: str) -> list[Line]:
         except KeyError:
             continue  # this rank has no such site
         if len(steps):
-            lines.append((f"{name} (rank {rank})" if several else name, list(steps), list(values)))
+            lines.append((f"{name} (rank {rank})" if several else name, steps, values))
     return lines[:MOST_LINES]
 
 
@@ -126,25 +130,23 @@ def _text(text: str) -> str:
     return html.escape(_core._escape(text))
 
 
-def _thin(steps: list[int], values: list[float]) -> list[tuple[int, float]]:
-    """Keep the least and the largest value of what falls on one pixel."""
-    points = [(step, x) for step, x in zip(steps, values, strict=True) if math.isfinite(x)]
-    most = WIDTH - LEFT
-    if len(points) <= 2 * most:
-        return points
-    kept = []
-    for i in range(most):
-        some = points[len(points) * i // most : len(points) * (i + 1) // most]
-        kept += sorted({min(some, key=lambda p: p[1]), max(some, key=lambda p: p[1])})
+def _thin(steps: Steps, values: Values) -> list[tuple[int, float]]:
+    """Keep the least and the largest finite value of what falls on one pixel."""
+    kept: list[tuple[int, float]] = []
+    width = max(2, math.ceil(len(steps) / (WIDTH - LEFT)))
+    for i in range(0, len(steps), width):
+        here = zip(steps[i : i + width], values[i : i + width], strict=True)
+        some = sorted((point for point in here if math.isfinite(point[1])), key=lambda p: p[1])
+        kept += sorted({some[0], some[-1]}) if some else []
     return kept
 
 
 def draw(title: str, lines: list[Line]) -> str:
     """Return lines over the steps as SVG; steps that are not finite are marked below."""
     thin = [(name, _thin(steps, values)) for name, steps, values in lines]
-    steps = [step for _, some, _ in lines for step in some]
+    ends = [end(steps) for _, steps, _ in lines for end in (min, max)]
     values = [x for _, points in thin for _, x in points]
-    first, last = (min(steps), max(steps)) if steps else (0, 1)
+    first, last = (min(ends), max(ends)) if ends else (0, 1)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = HEIGHT - BOTTOM - 18
 

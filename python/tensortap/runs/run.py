@@ -284,6 +284,8 @@ class Run:
         site = self._site(name)
         found: list[tuple[int, _core.Stats]] = []
         wanted = self._files_of(rank)
+        points = sum(self._reader.points(i, site) for i in wanted)
+        arrays.refuse_bomb(self._reader, points, f"read one step, or run.series({name!r}, FIELD)")
         for i in wanted:
             found += self._reader.stats(i, site)
         if len(wanted) > 1:
@@ -379,8 +381,8 @@ class Run:
         return describe.line(self)
 
     def _repr_html_(self) -> str:
-        told = "" if self.closed else page.summary(self, self._reader)
-        return told + describe.table(self)
+        summary = "" if self.closed else page.summary(self, self._reader)
+        return summary + describe.table(self)
 
     # ---- numbers of files and sites
 
