@@ -140,14 +140,14 @@ bool tt_tensor_is_contiguous(const tt_tensor *t)
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_ROCM_HOST = 11, DL_CUDA_MANAGED = 13 };
 
-/* code and bits of DLPack 1.x for each type we read; lanes must be 1. */
+/* code and bits of DLPack 1.x for each type we read, the usual ones first; lanes must be 1. */
 static const struct {
     uint8_t code, bits;
     tt_dtype dtype;
 } codes[] = {
-    { 0, 8, TT_I8 },           { 0, 16, TT_I16 },     { 0, 32, TT_I32 },         { 0, 64, TT_I64 },
+    { 2, 32, TT_F32 },         { 4, 16, TT_BF16 },    { 2, 16, TT_F16 },         { 0, 64, TT_I64 },
+    { 2, 64, TT_F64 },         { 0, 8, TT_I8 },       { 0, 16, TT_I16 },         { 0, 32, TT_I32 },
     { 1, 8, TT_U8 },           { 1, 16, TT_U16 },     { 1, 32, TT_U32 },         { 1, 64, TT_U64 },
-    { 2, 16, TT_F16 },         { 2, 32, TT_F32 },     { 2, 64, TT_F64 },         { 4, 16, TT_BF16 },
     { 5, 64, TT_C64 },         { 5, 128, TT_C128 },   { 6, 8, TT_BOOL },         { 10, 8, TT_F8_E4M3FN },
     { 11, 8, TT_F8_E4M3FNUZ }, { 12, 8, TT_F8_E5M2 }, { 13, 8, TT_F8_E5M2FNUZ },
 };

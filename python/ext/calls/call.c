@@ -164,11 +164,10 @@ static int tell(calls_thread *thread, int (*call)(calls_consumer *, calls_link *
     return result;
 }
 
-uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost)
+uint32_t calls_link_count(calls_link *link, calls_thread *thread, bool is_training, bool is_outermost)
 {
     /* Owned: the consumer may remove itself. */
     calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer);
-    calls_thread *thread = calls_thread_here();
     if (consumer->calls->enter != NULL) {
         thread->inside++;
         consumer->calls->enter(consumer, link, is_training, is_outermost);
@@ -221,7 +220,7 @@ static int enter(binding_state *state, calls_frame *frame)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_ignored(frame, link_at(frame, i)))
             frame->calls[i] =
-                calls_link_count(link_at(frame, i), frame->is_training, frame->outer == NULL);
+                calls_link_count(link_at(frame, i), thread, frame->is_training, frame->outer == NULL);
     if (frame->outer == NULL)
         prepare_compiled(state, frame);
     frame->start = wants & CALLS_TIME ? now() : 0;
@@ -380,9 +379,10 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     frame->kwargs = kwargs;
     frame->thread = thread;
     if (enter(tap->state, frame) == 0) {
-        probe_enter();
+        int *depth = probe_eager_depth();
+        ++*depth;
         output = call_module(tap, module, args, kwargs);
-        probe_leave();
+        --*depth;
         output = leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);

@@ -289,7 +289,7 @@ PyObject *calls_traced_slots(PyObject *self, void *closure);
 bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* one that we made */
 
 /* call.c: counts a call, and tells the consumer that it begins; its number in the step. */
-uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost);
+uint32_t calls_link_count(calls_link *link, calls_thread *thread, bool is_training, bool is_outermost);
 bool calls_is_training(binding_state *state, PyObject *module);
 int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thread);
 

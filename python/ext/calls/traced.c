@@ -418,7 +418,7 @@ static int enter_root(const batch *in, calls_link *link, PyObject *module, const
 {
     if (place->is_first && is_root(link) && !link->is_entered) {
         const calls_table *calls = link->consumer->calls;
-        link->probed = calls_link_count(link, calls_is_training(in->state, module), true);
+        link->probed = calls_link_count(link, in->thread, calls_is_training(in->state, module), true);
         link->is_entered = true;
         calls_event event = event_of(in, link, module);
         if (calls->probed == NULL && calls->before != NULL && !link->consumer->is_off)
@@ -474,7 +474,7 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
                     const probe_row *row)
 {
     if (place->is_first && !link->is_entered)
-        link->probed = calls_link_count(link, in->is_training, false);
+        link->probed = calls_link_count(link, in->thread, in->is_training, false);
     if (place->is_first)
         link->is_entered = false;
     if (!hears(link) || link->consumer->is_off)
@@ -537,6 +537,8 @@ static bool is_gradient(const calls_state *calls, const probe_row *row)
 int calls_traced_drain(binding_state *state, bool all)
 {
     calls_state *calls = state->calls;
+    if (calls->objection == NULL && probe_log_is_empty())
+        return 0; /* as nearly always, before a thread is looked up */
     calls_thread *thread = calls_thread_here();
     probe_rows rows = { 0 };
     int result = 0;

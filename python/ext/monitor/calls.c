@@ -167,7 +167,7 @@ static uint32_t metric_products(calls_consumer *consumer, calls_link *link,
     long row = (code - (code & 1)) / 2;
     uint32_t products = code & 1 ? TT_PRODUCT_VALUE : 0;
     if (row >= 0 && row < self->row_count)
-        products |= TT_PRODUCT_STATS | (self->rows[row].hist != NULL ? TT_PRODUCT_HIST : 0);
+        products |= TT_PRODUCT_STATS | (self->rows[row]->hist != NULL ? TT_PRODUCT_HIST : 0);
     return products;
 }
 
@@ -184,9 +184,9 @@ static int metric_probed(calls_consumer *consumer, calls_link *link, const calls
         return told != NULL ? 0 : -1;
     }
     if (number >= 0 && number < self->row_count && seen->products & TT_PRODUCT_STATS) {
-        monitor_row *row = &self->rows[number];
-        if (row->hist != NULL && seen->hist != NULL)
-            tt_hist_merge(summary_hist_of(row->hist), seen->hist);
+        monitor_row **row = &self->rows[number];
+        if ((*row)->hist != NULL && seen->hist != NULL)
+            tt_hist_merge(summary_hist_of((*row)->hist), seen->hist);
         if (monitor_row_add(row, seen->stats) < 0)
             return -1;
     }

@@ -70,7 +70,7 @@ static PyObject *metrics_forget(PyObject *self, PyObject *Py_UNUSED(none))
 }
 
 /* The row of this number, or NULL with an exception. */
-static monitor_row *row_at(monitor_metrics *self, int number)
+static monitor_row **row_at(monitor_metrics *self, int number)
 {
     if (number >= 0 && number < self->row_count)
         return &self->rows[number];
@@ -100,11 +100,11 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO!O:add_stats", &number, metrics->state->summary_stats_type, &stats,
                           &histogram))
         return NULL;
-    monitor_row *row = row_at(metrics, number);
+    monitor_row **row = row_at(metrics, number);
     if (row == NULL)
         return NULL;
-    if (row->hist != NULL && Py_IS_TYPE(histogram, metrics->state->summary_histogram_type))
-        tt_hist_merge(summary_hist_of(row->hist), summary_hist_of(histogram));
+    if ((*row)->hist != NULL && Py_IS_TYPE(histogram, metrics->state->summary_histogram_type))
+        tt_hist_merge(summary_hist_of((*row)->hist), summary_hist_of(histogram));
     return monitor_row_add(row, ((summary_stats_object *)stats)->stats) < 0 ? NULL : Py_NewRef(Py_None);
 }
 

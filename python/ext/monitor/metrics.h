@@ -48,15 +48,14 @@ typedef struct monitor_field {
     int is_listed; /* an aggregation function wants every value */
 } monitor_field;
 
-/* The metrics of one name. */
+/* The metrics of one name.  The values are behind the fields, in the same memory: a step reads all rows,
+ * and waits for each piece of memory. */
 typedef struct monitor_row {
+    PyObject *hist;    /* owned; a Histogram, or NULL: not wanted */
+    size_t count, cap; /* tensors in this step; those for which there is room */
     int32_t field_count;
-    bool has_nonfinite;    /* a tensor held NaN or Inf */
-    size_t count;          /* tensors in this step */
-    monitor_field *fields; /* owned */
-    double *values;        /* owned; field_count for each tensor */
-    size_t value_cap;
-    PyObject *hist; /* owned; a Histogram, or NULL: not wanted */
+    bool has_nonfinite; /* a tensor held NaN or Inf */
+    monitor_field fields[];
 } monitor_row;
 
 typedef struct monitor_parameter {
@@ -72,7 +71,7 @@ typedef struct monitor_metrics {
     PyObject *tell;    /* owned; f(name, tensor), if it has_functions */
     PyObject *unread;  /* owned; f(row, tensor, why) */
     binding_state *state;
-    monitor_row *rows; /* owned */
+    monitor_row **rows; /* owned, as what is in it */
     int32_t row_count;
     size_t row_cap;
     calls_parameters parameters; /* of monitor_parameter */
@@ -85,8 +84,8 @@ extern const calls_table monitor_calls;
 
 /* Adds a tensor to a row.  0, or -1 with the exception of unread. */
 int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor);
-/* Adds statistics of a tensor.  0, or -1 with MemoryError. */
-int monitor_row_add(monitor_row *row, tt_stats stats);
+/* Adds statistics of a tensor.  0, or -1 with MemoryError.  The row may lie elsewhere then. */
+int monitor_row_add(monitor_row **at, tt_stats stats);
 void monitor_rows_free(monitor_metrics *self);
 PyObject *monitor_field_names(void); /* list, in the order of monitor_kind */
 

@@ -51,19 +51,39 @@ PyObject *monitor_field_names(void)
 
 /* ---- rows ---------------------------------------------------------------- */
 
+/* field_count of each tensor, one after the other */
+static double *values_of(monitor_row *row)
+{
+    return (double *)(row->fields + row->field_count);
+}
+
+/* Another place for a row (NULL: a new one) with room for so many tensors; NULL with MemoryError. */
+static monitor_row *row_resize(monitor_row *row, size_t field_count, size_t cap)
+{
+    size_t each = field_count * sizeof(double);
+    monitor_row *grown =
+        cap <= (size_t)PY_SSIZE_T_MAX / 2 / (each + 1)
+            ? PyMem_Realloc(row, sizeof *row + field_count * sizeof *row->fields + cap * each)
+            : NULL;
+    if (grown == NULL)
+        PyErr_NoMemory();
+    else
+        grown->cap = cap;
+    return grown;
+}
+
 static void row_free(monitor_row *row)
 {
     for (int32_t i = 0; i < row->field_count; i++)
         Py_XDECREF(row->fields[i].key);
-    PyMem_Free(row->fields);
-    PyMem_Free(row->values);
     Py_XDECREF(row->hist);
+    PyMem_Free(row);
 }
 
 void monitor_rows_free(monitor_metrics *self)
 {
     for (int32_t i = 0; i < self->row_count; i++)
-        row_free(&self->rows[i]);
+        row_free(self->rows[i]);
     PyMem_Free(self->rows);
     self->rows = NULL;
     self->row_count = 0;
@@ -73,11 +93,7 @@ void monitor_rows_free(monitor_metrics *self)
 
 static int read_fields(binding_state *state, PyObject *fields, monitor_row *out)
 {
-    Py_ssize_t count = PyTuple_GET_SIZE(fields);
-    out->fields = PyMem_Calloc((size_t)count + 1, sizeof *out->fields);
-    if (out->fields == NULL)
-        PyErr_NoMemory();
-    while (!PyErr_Occurred() && out->field_count < count) {
+    while (!PyErr_Occurred() && out->field_count < PyTuple_GET_SIZE(fields)) {
         monitor_field *field = &out->fields[out->field_count];
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, out->field_count), "iUp", &field->kind,
                               &field->key, &field->is_listed))
@@ -96,34 +112,39 @@ static int read_fields(binding_state *state, PyObject *fields, monitor_row *out)
 PyObject *monitor_metrics_row(PyObject *self, PyObject *fields)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
-    monitor_row row = { 0 };
     if (!PyTuple_Check(fields))
-        PyErr_SetString(PyExc_TypeError, "row() takes a tuple of (kind, key, is_listed)");
-    else if (!base_array_grow(&metrics->rows, &metrics->row_cap, (size_t)metrics->row_count + 1,
-                              sizeof *metrics->rows))
-        PyErr_NoMemory();
-    else if (read_fields(metrics->state, fields, &row) == 0) {
-        metrics->rows[metrics->row_count] = row;
-        return PyLong_FromLong(metrics->row_count++);
+        return PyErr_Format(PyExc_TypeError, "row() takes a tuple of (kind, key, is_listed)");
+    if (!base_array_grow(&metrics->rows, &metrics->row_cap, (size_t)metrics->row_count + 1,
+                         sizeof *metrics->rows))
+        return PyErr_NoMemory();
+    monitor_row *row = row_resize(NULL, (size_t)PyTuple_GET_SIZE(fields), 1);
+    if (row == NULL)
+        return NULL;
+    *row = (monitor_row){ .cap = 1 };
+    if (read_fields(metrics->state, fields, row) < 0) {
+        row_free(row);
+        return NULL;
     }
-    row_free(&row);
-    return NULL;
+    metrics->rows[metrics->row_count] = row;
+    return PyLong_FromLong(metrics->row_count++);
 }
 
 /* ---- tensors ------------------------------------------------------------- */
 
-int monitor_row_add(monitor_row *row, tt_stats stats)
+int monitor_row_add(monitor_row **at, tt_stats stats)
 {
-    size_t used = row->count * (size_t)row->field_count;
-    if (!base_array_grow(&row->values, &row->value_cap, used + (size_t)row->field_count,
-                         sizeof *row->values)) {
-        PyErr_NoMemory();
-        return -1;
+    monitor_row *row = *at;
+    if (row->count == row->cap) {
+        row = row_resize(row, (size_t)row->field_count, 2 * row->cap);
+        if (row == NULL)
+            return -1;
+        *at = row;
     }
+    double *values = values_of(row) + row->count * (size_t)row->field_count;
     row->has_nonfinite |= (stats.nan | stats.posinf | stats.neginf) != 0;
     tt_stats_propagate(&stats); /* a metric's name promises what torch computes */
     for (int32_t i = 0; i < row->field_count; i++)
-        row->values[used + (size_t)i] = value_of(row->fields[i].kind, &stats);
+        values[i] = value_of(row->fields[i].kind, &stats);
     row->count++;
     return 0;
 }
@@ -150,10 +171,9 @@ int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number,
         Py_XDECREF(result);
         return result != NULL ? 0 : -1;
     }
-    monitor_row *row = &self->rows[number];
-    if (row->hist != NULL)
-        tt_hist_add(summary_hist_of(row->hist), &look->view.tensor);
-    return monitor_row_add(row, *tensor_look_stats(look));
+    if (self->rows[number]->hist != NULL)
+        tt_hist_add(summary_hist_of(self->rows[number]->hist), &look->view.tensor);
+    return monitor_row_add(&self->rows[number], *tensor_look_stats(look));
 }
 
 /* ---- the end of the step ------------------------------------------------- */
@@ -168,13 +188,13 @@ static int add_number(PyObject *dict, PyObject *key, double value)
     return result;
 }
 
-static double value_at(const monitor_row *row, size_t tensor, int32_t field)
+static double value_at(monitor_row *row, size_t tensor, int32_t field)
 {
-    return row->values[tensor * (size_t)row->field_count + (size_t)field];
+    return values_of(row)[tensor * (size_t)row->field_count + (size_t)field];
 }
 
 /* Appends (key, [values]); of a quantile, there is one for all tensors. */
-static void add_list(PyObject **lists, const monitor_row *row, int32_t field, double quantile)
+static void add_list(PyObject **lists, monitor_row *row, int32_t field, double quantile)
 {
     bool is_quantile = row->fields[field].kind >= METRIC_Q05;
     PyObject *values = PyList_New(0); /* owned */
@@ -184,7 +204,7 @@ static void add_list(PyObject **lists, const monitor_row *row, int32_t field, do
                      values != NULL ? Py_BuildValue("(ON)", row->fields[field].key, values) : NULL);
 }
 
-static void collect_field(const monitor_row *row, int32_t field, PyObject *into, PyObject **lists,
+static void collect_field(monitor_row *row, int32_t field, PyObject *into, PyObject **lists,
                           PyObject *undefined)
 {
     const monitor_field *at = &row->fields[field];
@@ -226,7 +246,7 @@ PyObject *monitor_metrics_collect(PyObject *self, PyObject *args)
         return NULL;
     PyObject *lists = PyList_New(0); /* owned */
     for (int32_t i = 0; lists != NULL && i < metrics->row_count; i++) {
-        monitor_row *row = &metrics->rows[i];
+        monitor_row *row = metrics->rows[i];
         if (row->count == 0)
             continue;
         for (int32_t field = 0; lists != NULL && field < row->field_count; field++)
@@ -252,7 +272,7 @@ PyObject *monitor_metrics_histograms(PyObject *self, PyObject *Py_UNUSED(none))
     monitor_metrics *metrics = (monitor_metrics *)self;
     PyObject *all = PyDict_New(); /* owned */
     for (int32_t i = 0; all != NULL && i < metrics->row_count; i++) {
-        const monitor_row *row = &metrics->rows[i];
+        const monitor_row *row = metrics->rows[i];
         int32_t field = 0;
         if (row->hist == NULL || row->count == 0)
             continue;

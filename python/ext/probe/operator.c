@@ -30,14 +30,9 @@ void probe_listen(const probe_listener *to)
     listener = to;
 }
 
-void probe_enter(void)
+int *probe_eager_depth(void)
 {
-    eager_depth++;
-}
-
-void probe_leave(void)
-{
-    eager_depth--;
+    return &eager_depth;
 }
 
 void probe_slots_init(probe_slots *slots, uint64_t module)

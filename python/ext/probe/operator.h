@@ -44,9 +44,8 @@ typedef struct probe_listener {
 } probe_listener;
 void probe_listen(const probe_listener *listener); /* it must outlive the process's Python */
 
-/* Calls that are going on around this thread's compiled code and are seen eagerly. */
-void probe_enter(void);
-void probe_leave(void);
+/* The number of eager calls that are going on in this thread, around its compiled code. */
+int *probe_eager_depth(void);
 
 /* Is this thread in backward()?  A forward that runs there is a repetition. */
 bool probe_is_in_backward(void);

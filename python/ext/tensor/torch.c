@@ -277,12 +277,12 @@ bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned k
 /* ---- functions that torch exports ------------------------------------------------ */
 
 /* Where a Python tensor keeps its at::Tensor, which is one pointer.  Torch tells
- * that pointer as _cdata; it is looked for in the object. */
+ * that pointer as _cdata; it is looked for in the object.  -1: not there. */
 static Py_ssize_t find_tensor(PyObject *obj)
 {
     PyObject *number = PyObject_GetAttrString(obj, "_cdata"); /* owned */
     void *pointer = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
-    Py_ssize_t found = 0;
+    Py_ssize_t found = -1;
     for (Py_ssize_t at = (Py_ssize_t)sizeof(PyObject);
          pointer != NULL && at + (Py_ssize_t)sizeof pointer <= Py_TYPE(obj)->tp_basicsize;
          at += (Py_ssize_t)sizeof pointer) {
@@ -298,15 +298,11 @@ static Py_ssize_t find_tensor(PyObject *obj)
     return found;
 }
 
-bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
+bool tensor_symbols_find(tensor_torch *torch, PyObject *obj)
 {
     bool is_there = torch->has_neg_bit != NULL && torch->storage_size != NULL &&
                     torch->storage_offset != NULL && torch->layout_number != NULL &&
                     torch->device_number != NULL;
-    if (!is_there || torch->tensor_at != 0)
-        return is_there;
-    torch->tensor_at = find_tensor(obj);
-    if (torch->tensor_at == 0)
-        torch->has_neg_bit = NULL; /* a torch that we do not know */
-    return torch->tensor_at != 0;
+    torch->tensor_at = is_there ? find_tensor(obj) : -1;
+    return torch->tensor_at > 0;
 }

@@ -53,7 +53,8 @@ typedef struct tensor_torch {
     tensor_number_fn *storage_size;                 /* in bytes */
     tensor_number_fn *storage_offset;               /* in elements */
     tensor_small_fn *layout_number, *device_number; /* 0: strided; the CPU */
-    Py_ssize_t tensor_at;             /* of the at::Tensor in a Python tensor; 0: not known yet */
+    Py_ssize_t
+        tensor_at; /* of the at::Tensor in a Python tensor; 0: not known yet; -1: cannot be asked */
     tensor_tracing_fn *tracing_state; /* NULL: not found */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
      * far more than asking first whether it is one.  So that is done from the first such
@@ -148,8 +149,12 @@ bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned k
 
 /* ---- functions that torch exports without documenting them ------------------ */
 
+bool tensor_symbols_find(tensor_torch *torch, PyObject *obj); /* sets tensor_at */
 /* Can the functions below be asked?  obj is any tensor. */
-bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj);
+static inline bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
+{
+    return torch->tensor_at > 0 || (torch->tensor_at == 0 && tensor_symbols_find(torch, obj));
+}
 /* Is the tensor negated when it is read?  Exact, and no Python code runs. */
 static inline bool tensor_is_negated(const tensor_torch *torch, PyObject *obj)
 {
