@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from monitored import close, every, measure  # noqa: E402
+from ranks import run_ranks, said  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
 
@@ -304,58 +302,29 @@ def test_a_module_that_simply_did_not_run_is_no_warning(caplog: pytest.LogCaptur
 
 # ---- several processes
 
-RANK = """
-import os, sys, json, torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from tensortap.monitor import ModuleMonitor
-torch.set_num_threads(1)
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
-monitor = ModuleMonitor(lambda step: True)
-monitor.set_module(model)
-monitor.add_activation_metric("mean")
-monitor.add_parameter_metric("norm")
-monitor.add_gradient_metric("norm")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(rank)
-for step in range(2):
-    monitor.begin_step(step)
-    model(torch.randn(3, 4)).square().sum().backward()
-    monitor.monitor_parameters()
-    monitor.monitor_gradients()
-    optimizer.step()
-    optimizer.zero_grad()
-    monitor.end_step()
-with open(sys.argv[2] + f".{rank}", "w") as file:
-    json.dump(monitor.get_all_metrics(), file)
-"""
+
+def monitor_on_a_rank(rank, world):
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
+    monitor = every(model)
+    monitor.add_activation_metric("mean")
+    monitor.add_parameter_metric("norm")
+    monitor.add_gradient_metric("norm")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(rank)
+    for step in range(2):
+        monitor.begin_step(step)
+        model(torch.randn(3, 4)).square().sum().backward()
+        monitor.monitor_parameters()
+        monitor.monitor_gradients()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.end_step()
+    return monitor.get_all_metrics()
 
 
-def test_under_ddp_names_are_those_of_the_model_and_gradients_are_reduced(tmp_path: Path) -> None:
-    import json
-
-    for attempt in range(3):  # DDP may abort after its work is done: the files tell
-        store = tmp_path / f"store{attempt}"
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", RANK, str(rank), str(store)],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(2)
-        ]
-        errors = [rank.communicate(timeout=120)[1] for rank in ranks]
-        files = [tmp_path / f"store{attempt}.{rank}" for rank in range(2)]
-        if all(file.exists() for file in files):
-            break
-    else:
-        pytest.fail("\n".join(errors))
-    a, b = (json.loads(file.read_text())["1"] for file in files)
+def test_under_ddp_names_are_those_of_the_model_and_gradients_are_reduced() -> None:
+    a, b = (metrics[1] for metrics in said(run_ranks(2, monitor_on_a_rank)))
     names = ("0.weight", "0.bias", "2.weight", "2.bias")
     assert a.keys() == {
         *(f"activation/{name}/mean" for name in ("0", "1", "2", "[root module]")),

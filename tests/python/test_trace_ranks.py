@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from programs import PATIENCE, wait_for  # noqa: E402
-from trace_models import C, Small, run_ranks, said  # noqa: E402
+from ranks import run_ranks, said  # noqa: E402
+from trace_models import C, Small  # noqa: E402
 
 from tensortap.trace import (  # noqa: E402
     H5PYSaverCallback,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-from trace_models import C, Small, run_ranks, said  # noqa: E402
+from ranks import run_ranks, said  # noqa: E402
+from trace_models import C, Small  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import started
 from recorded import batch, mlp
 
 import tensortap as tt
 
 torch = pytest.importorskip("torch")
+from ranks import run_ranks, said  # noqa: E402
 
 NORM, CLIPPED = "gradient_norm", "gradient_norm (clipped)"
 
@@ -156,37 +156,30 @@ def test_on_a_device_the_norm_is_named_clipped(tmp_path: Path) -> None:
     assert close(run.series(CLIPPED)[1], [0.01] * 4)
 
 
-RANKS = """
-import os, sys, torch, torch.distributed as dist, tensortap as tt
-rank, world, wrap_late = int(sys.argv[1]), 2, sys.argv[2] == "late"
-torch.set_num_threads(1)
-dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore("store", world))
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=rank == 0)
-optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
-norms = []
-with tt.record("run", model=model if wrap_late else ddp):
-    for step in range(3):
-        optimizer.zero_grad()
-        with ddp.no_sync():
+def clip_on_a_rank(rank, world, folder, wrap):
+    os.chdir(folder)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=rank == 0)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    norms = []
+    with tt.record("run", model=model if wrap == "late" else ddp):
+        for _ in range(3):
+            optimizer.zero_grad()
+            with ddp.no_sync():
+                ddp(torch.randn(3, 4) * (rank + 1)).square().sum().backward()
             ddp(torch.randn(3, 4) * (rank + 1)).square().sum().backward()
-        ddp(torch.randn(3, 4) * (rank + 1)).square().sum().backward()
-        norms.append(float(torch.nn.utils.clip_grad_norm_(ddp.parameters(), 0.01)))
-        optimizer.step()
-print(*norms)
-dist.destroy_process_group()
-"""
+            norms.append(float(torch.nn.utils.clip_grad_norm_(ddp.parameters(), 0.01)))
+            optimizer.step()
+    return norms
 
 
 @pytest.mark.parametrize("wrap", ["wrapped", "late"])
 def test_the_norm_of_averaged_gradients_is_the_one_that_clipping_computed(
     tmp_path: Path, wrap: str
 ) -> None:
-    with started(RANKS, tmp_path, "0", wrap) as one, started(RANKS, tmp_path, "1", wrap) as other:
-        said = [process.communicate(timeout=120) for process in (one, other)]
+    norms = said(run_ranks(2, clip_on_a_rank, str(tmp_path), wrap))
     run = tt.open(tmp_path / "run")
     assert CLIPPED not in run.names("*")
-    for rank, (out, err) in enumerate(said):
-        assert out, err
-        assert close(run.series(NORM, rank=rank)[1], [float(x) for x in out.split()])
+    for rank in range(2):
+        assert close(run.series(NORM, rank=rank)[1], norms[rank])
