@@ -1,7 +1,7 @@
 /* export.c -- tensortap export RUN GLOB --to FORMAT -o OUT
  *
- * csv and json hold statistics, npy and safetensors values; all four are written
- * here.  The others need a library of Python's.  Every format is alike in what it does
+ * csv, json and tensorboard hold statistics, npy and safetensors values; these are written
+ * in C.  The others need a library of Python's.  Every format is alike in what it does
  * with a damaged run: one line and nothing written, or with --partial what can be read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/export.h"
@@ -25,7 +25,7 @@ static const struct {
     { "hdf5", true, true, NULL },
     { "sqlite", true, false, NULL },
     { "parquet", true, false, NULL },
-    { "tensorboard", true, false, NULL },
+    { "tensorboard", true, false, tt_export_events },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -68,7 +68,7 @@ static void check(const tt_call *call)
     format = find_format(call->cmd);
     if (args.out == NULL)
         tt_cmd_refuse(call->cmd, "say where to: -o FILE");
-    if (strcmp(args.out, "-") == 0 && (formats[format].write == NULL || formats[format].has_values))
+    if (strcmp(args.out, "-") == 0 && formats[format].write != tt_export_points)
         tt_cmd_refuse(call->cmd, "only csv and json go to standard output; give %s a file name",
                       formats[format].name);
 }

@@ -14,12 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef tt_status visitor(const tt_export *what, int32_t file, int32_t site, int64_t index,
-                          const tt_point *p, void *context, tt_error *err);
-
-/* Calls visit for each wanted point.  With is_partial, points that cannot be read, or for which it
- * returns TT_EFORMAT, are left out and counted. */
-static tt_status visit_points(const tt_export *what, visitor *visit, void *context, tt_error *err)
+tt_status tt_export_visit(const tt_export *what, tt_export_visitor *visit, void *context, tt_error *err)
 {
     tt_status st = TT_OK;
     const int64_t sites = tt_run_site_count(what->run), parts = 1000; /* of a site, for the progress */
@@ -69,7 +64,7 @@ tt_status tt_export_weigh_points(const tt_export *what, tt_error *err)
         tt_export counted = *what;
         counted.lost = &lost;
         points = 0;
-        st = visit_points(&counted, count_point, &points, err);
+        st = tt_export_visit(&counted, count_point, &points, err);
     }
     if (st == TT_OK && tt_run_outgrows(what->run, points * ROW))
         st =
@@ -143,16 +138,15 @@ typedef struct sink {
     size_t cap;
 } sink;
 
-/* Reads the bins of a point's histogram into memory that grows. */
-static tt_status read_bins(tt_run *run, int32_t file, int32_t site, int64_t index, sink *to,
-                           size_t *count, tt_error *err)
+tt_status tt_export_bins(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin **bins,
+                         size_t *cap, size_t *count, tt_error *err)
 {
-    tt_status st = tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
-    if (st < 0 || *count <= to->cap)
+    tt_status st = tt_run_hist(run, file, site, index, *bins, *cap, count, err);
+    if (st < 0 || *count <= *cap)
         return st;
-    if (tt_grow(&to->bins, &to->cap, *count, sizeof *to->bins) < 0)
+    if (tt_grow(bins, cap, *count, sizeof **bins) < 0)
         return TT_ENOMEM;
-    return tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
+    return tt_run_hist(run, file, site, index, *bins, *cap, count, err);
 }
 
 static tt_status put_point(const tt_export *what, int32_t file, int32_t site, int64_t index,
@@ -164,7 +158,8 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
     int32_t rank = tt_overview_file(what->run, file).rank;
     size_t count = 0;
     bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
-    tt_status st = has_hist ? read_bins(what->run, file, site, index, to, &count, err) : TT_OK;
+    tt_status st =
+        has_hist ? tt_export_bins(what->run, file, site, index, &to->bins, &to->cap, &count, err) : TT_OK;
     if (st < 0)
         return st;
     if (json == NULL) {
@@ -209,7 +204,7 @@ tt_status tt_export_points(const tt_export *what, tt_error *err)
         puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
              "absmax,sum,mean,std,l1,l2");
     sink to = { .json = json };
-    st = visit_points(what, put_point, &to, err);
+    st = tt_export_visit(what, put_point, &to, err);
     free(to.bins);
     tt_buf_free(&to.row);
     if (is_json)
@@ -302,7 +297,7 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
 {
-    tt_status st = visit_points(what, add_value, all, err);
+    tt_status st = tt_export_visit(what, add_value, all, err);
     if (st == TT_OK && all->count == 0)
         st = tt_fail(err, TT_EMISMATCH,
                      "no values were kept for these sites; record them with keep=\"value\", or export "

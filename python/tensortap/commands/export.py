@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tensortap.files import hdf5
-from tensortap.files.whole import whole_file, whole_folder
+from tensortap.files.whole import whole_file
 from tensortap.runs import arrays
 from tensortap.runs.arrays import COUNTS, OF_STATS
 from tensortap.runs.run import Run, reader_of
@@ -90,7 +90,6 @@ class Source:
         self.first = int(first) if first else -sys.maxsize
         self.last = int(last) if last else sys.maxsize
         ranks = [file.rank for file in self.run.files]
-        self.has_ranks = len(set(ranks)) > 1
         # A forked child has the rank of its parent, but another file: rank0.4711.tap.
         self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in self.run.files]
         self.parts = [  # site and file with points
@@ -140,10 +139,6 @@ class Source:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield every point as a row of COLUMNS."""
-        return (row for _, row in self.rows_of_files())
-
-    def rows_of_files(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield the number of its file, and a row of COLUMNS, for every point."""
         for name, site, file, rank in self.parts:
             for _, point in self.points(site, file):
                 step, when, call, _, phase, _, products, value, stats, _ = point
@@ -152,7 +147,7 @@ class Source:
                 if products & STATS:
                     numbers = (_number(getattr(stats, field)) for field in NUMBERS)
                     tail = (str(stats.dtype), "x".join(map(str, stats.shape)), *numbers)
-                yield file, (*head, value if products & SCALAR else None, *tail)
+                yield (*head, value if products & SCALAR else None, *tail)
 
     def columns(self, site: int, file: int) -> Iterator[tuple[str, Any]]:
         """Yield the steps, and then field by field, of one site in one file; needs NumPy."""
@@ -291,68 +286,6 @@ def to_hdf5(source: Source, out: str) -> None:
             file[hdf5.path_of("values", name, which)] = array
 
 
-def to_tensorboard(source: Source, out: str) -> None:
-    """Write numbers as scalars SITE, statistics as scalars KIND:NAME/FIELD, histograms as SITE.
-
-    TensorBoard groups tags by the text before the first slash: `parameter:w/max` and
-    `parameter:w/mean` are two cards of one group.  If ranks or forked children would share a
-    curve, the file's name comes first: rank1/SITE, or rank0.4711/SITE of a forked child.
-    """
-    from torch.utils.tensorboard import SummaryWriter
-
-    def tag_of(site: str, file: int) -> str:
-        label, rank = source.labels[file], source.run.files[file].rank
-        return site if label == f"rank{rank}" and not source.has_ranks else f"{label}/{site}"
-
-    with SummaryWriter(out) as writer:
-        for file, row in source.rows_of_files():
-            site, _, step, _, when, _, value, dtype, _, *numbers = row
-            tag = tag_of(site, file)
-            if value is not None:
-                writer.add_scalar(tag, value, step, when / 1e9)
-            if dtype is not None:
-                group = tag.replace("/", ":")
-                for field, number in zip(NUMBERS, numbers, strict=True):
-                    if number is not None:
-                        writer.add_scalar(f"{group}/{field}", float(number), step, when / 1e9)
-        for site, file, point, bins in source.histograms():
-            if bins:
-                writer.add_histogram_raw(
-                    tag_of(site, file),
-                    **_buckets(bins),
-                    global_step=point[0],
-                    walltime=point[1] / 1e9,
-                )
-
-
-def _buckets(bins: list[Bin]) -> dict[str, Any]:
-    """Return a histogram as TensorBoard stores it: the end of each bucket, without gaps.
-
-    Sum and squares are those of the middles of the bins; TensorBoard shows neither.
-    """
-    limits: list[float] = []
-    counts: list[int] = []
-    for low, high, count in bins:
-        start = (
-            low if low < high else math.nextafter(low, -math.inf)
-        )  # the bin of zeros has no width
-        if not limits or limits[-1] < start:
-            limits.append(start)
-            counts.append(0)
-        limits.append(min(high, sys.float_info.max))
-        counts.append(count)
-    middles = [((low + high) / 2, count) for low, high, count in bins]
-    return {
-        "min": bins[0][0],
-        "max": min(bins[-1][1], sys.float_info.max),
-        "num": sum(counts),
-        "sum": sum(middle * count for middle, count in middles),
-        "sum_squares": sum(middle * middle * count for middle, count in middles),
-        "bucket_limits": limits,
-        "bucket_counts": counts,
-    }
-
-
 def to_pt(source: Source, out: str) -> None:
     """Write {"SITE@STEP": tensor} for torch.load(weights_only=True)."""
     import torch
@@ -374,10 +307,8 @@ WRITERS: dict[str, Callable[[Source, str], None]] = {
     "sqlite": to_sqlite,
     "parquet": to_parquet,
     "hdf5": to_hdf5,
-    "tensorboard": to_tensorboard,
     "pt": to_pt,
 }
-FOLDERS = {"tensorboard"}
 
 
 def report(source: Source) -> None:
@@ -403,11 +334,11 @@ def main(arguments: Sequence[str]) -> None:
     path, glob, kind, out, steps, how = arguments
     bar = None
     try:
-        if kind not in FOLDERS and os.path.isdir(out):
+        if os.path.isdir(out):
             fail(f"{out}: Is a directory; --to {kind} writes a file")
         source = Source(path, glob, steps, is_partial=how != "whole")
         bar = source.bar
-        with whole_folder(out) if kind in FOLDERS else whole_file(out) as part:
+        with whole_file(out) as part:
             WRITERS[kind](source, part)
     except ImportError as error:
         fail(f"--to {kind} needs {error.name}; install it for {sys.executable}")

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all.
+"""Files that appear complete or not at all.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -33,17 +33,6 @@ def whole_file(out: str) -> Iterator[str]:
                 shutil.copyfileobj(file, device)
         else:
             os.replace(path, out)
-
-
-@contextmanager
-def whole_folder(out: str) -> Iterator[str]:
-    """Yield a folder to write to; move its files to *out* if the block ends without an error."""
-    os.makedirs(os.path.dirname(os.path.abspath(out)), exist_ok=True)
-    with _folder_beside(out) as folder:
-        yield folder
-        os.makedirs(out, exist_ok=True)
-        for name in os.listdir(folder):
-            os.replace(os.path.join(folder, name), os.path.join(out, name))
 
 
 def _folder_beside(path: str | None) -> tempfile.TemporaryDirectory[str]:
