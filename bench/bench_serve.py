@@ -22,13 +22,15 @@ import harness
 import numpy as np
 import torch
 from large_run import make
-from playwright.sync_api import sync_playwright
+from seen import chromium
 
 import tensortap as tt
 
 PROGRAM = Path(sys.executable).parent / "tensortap"
 SITES = 200  # of the run that grows
 TICKS = 12
+STEPS = 400  # of a window
+TURNS = 15
 
 
 class Server:
@@ -115,41 +117,58 @@ def ticks(browser: Any, folder: Path, steps: int) -> float:
     return median(taken)
 
 
-def measure_training(browser: Any, folder: Path) -> float:
-    """Return the processor time of a step with the page open, relative to that without."""
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Run this thread, and what it starts, on one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+def measure_training(folder: Path) -> None:
+    """Compare steps of a training while its page is open with steps while it is closed.
+
+    Server and browser have one core, the training and the thread that writes its run the other.
+    Windows with the page and without alternate.  The ratio of two windows without it is the noise.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(512, 512) for _ in range(6)]
-    model = torch.nn.Sequential(*layers)
+    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(6)))
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     x = torch.randn(64, 512)
-    ratios = []
-    with tt.record(folder, model=model) as run, serve(folder) as server:
-        tab = browser.new_page()
+    ours, other = sorted(os.sched_getaffinity(0))[:2]
+    with on_core(ours), tt.record(folder, model=model) as run:
 
-        def block() -> float:
-            taken = []
-            end = time.monotonic() + 3
-            while time.monotonic() < end:
-                start = time.thread_time()
+        def used(steps: int) -> float:
+            start = time.process_time()
+            for _ in range(steps):
                 loss = model(x).square().mean()
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
                 run.log("train/loss", loss.item())
-                taken.append(time.thread_time() - start)
-            return median(taken)
+            return (time.process_time() - start) / steps
 
-        block()
-        for turn in range(8):
-            pair = {}
-            for is_open in (True, False) if turn % 2 else (False, True):
-                tab.goto(server.address if is_open else "about:blank")
-                if is_open:
-                    tab.wait_for_selector("html[data-ready=true]", state="attached")
-                pair[is_open] = block()
-            ratios.append(pair[True] / pair[False])
-    return median(ratios)
+        def window(is_open: bool) -> float:
+            tab.goto(server.address if is_open else "about:blank")
+            if is_open:
+                tab.wait_for_selector("html[data-ready=true]", state="attached")
+            used(STEPS // 4)
+            return used(STEPS)
+
+        used(STEPS)
+        with on_core(other):
+            serving, browsing = serve(folder), chromium()
+            server, tab = serving.__enter__(), browsing.__enter__().new_page()
+        pairs = [(window(False), window(True), window(False)) for _ in range(TURNS)]
+        browsing.__exit__(None, None, None)
+        serving.__exit__(None, None, None)
+    what = "processor time of a training step"
+    ratio = median(2 * page / (a + b) for a, page, b in pairs)
+    noise = median(max(a, b) / min(a, b) for a, _, b in pairs)
+    harness.row(f"{what}, with its page open / without", ratio, noise, at_most=True)
+    harness.row(f"{what}, without its page, of two windows: longer / shorter", noise, None)
 
 
 def main(folder: Path) -> None:
@@ -158,18 +177,12 @@ def main(folder: Path) -> None:
     if not large.exists():
         make(large, 5000, 2000)
     measure_first(large)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
+    with chromium() as browser:
         for steps in (500, 20000):
-            taken = ticks(chromium, folder / f"grows{steps}", steps)
+            taken = ticks(browser, folder / f"grows{steps}", steps)
             what = f"a tick of a growing run of {SITES} sites, after {steps} steps: server and page"
             harness.row(what, taken, 50, unit="ms", at_most=True)
-        ratio = measure_training(chromium, folder / "training")
-        what = "processor time of a training step, with its page open / without"
-        harness.row(what, ratio, 1.05, at_most=True)
-        chromium.close()
+    measure_training(folder / "training")
 
 
 if len(sys.argv) > 1:

@@ -1,6 +1,9 @@
-"""A run in TensorBoard and in our page: until something about it is seen, in the same browser.
+"""The same numbers in our page and in TensorBoard: until something is seen, in the same browser.
 
-`tensortap export --to tensorboard` writes the same numbers for TensorBoard.
+`tensortap export --to tensorboard` writes the numbers for TensorBoard: 15 statistics for each site,
+so that 823 sites are 12 345 tags.  TensorBoard's own start does not count.  Each page is opened in
+a new browser; the programs take turns.  Ours has its verdict in the first content; what TensorBoard
+paints first is its frame, without a number.
 
     python bench/bench_tensorboard.py [SITES STEPS]
 
@@ -12,31 +15,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import harness
 from large_run import make
-from playwright.sync_api import sync_playwright
+from seen import FIRST, seen
 
-BIN = Path(sys.executable).parent
-PROGRAM = BIN / "tensortap"
-
-
-def time_until(browser: Any, address: str, selector: str) -> float:
-    """Return how long it takes until the element is there, in ms."""
-    tab = browser.new_page()
-    start = time.perf_counter()
-    tab.goto(address, wait_until="commit")
-    tab.wait_for_selector(selector, state="attached", timeout=600000)
-    taken = (time.perf_counter() - start) * 1000
-    tab.close()
-    return taken
+PROGRAM = Path(sys.executable).parent / "tensortap"
+SIZES = ((200, 50, 5), (823, 50, 2))  # sites, steps, turns
+OURS = {"the verdict": "#findings li", "a curve": "#curves .uplot"}
+THEIRS = {"a curve": "scalar-card line-chart"}
 
 
-def tensorboard(browser: Any, folder: Path) -> float:
-    """Return the time from its start until its first chart is drawn, in ms."""
+@contextmanager
+def tensorboard(folder: Path) -> Iterator[str]:
+    """Yield the address of TensorBoard when it listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -47,63 +43,69 @@ def tensorboard(browser: Any, folder: Path) -> float:
         stderr=subprocess.DEVNULL,
     )
     try:
-        start = time.perf_counter()
-        while True:  # until it listens: its own start does not count
+        end = time.monotonic() + 120
+        while True:
             try:
                 socket.create_connection(("127.0.0.1", port)).close()
                 break
             except OSError:
+                assert time.monotonic() < end
                 time.sleep(0.05)
-            assert time.perf_counter() - start < 120
-        return time_until(browser, f"http://127.0.0.1:{port}/", "scalar-card line-chart")
+        yield f"http://127.0.0.1:{port}/"
     finally:
         child.terminate()
         child.wait()
 
 
-def served(browser: Any, run: Path) -> float:
-    """Return the time until our page has drawn its curves, in ms; the verdict is there before."""
+@contextmanager
+def served(run: Path) -> Iterator[str]:
+    """Yield the address that `tensortap serve` prints."""
     child = subprocess.Popen(
         [str(PROGRAM), "serve", str(run), "--port", "0"], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
-    address = next(line.strip() for line in child.stdout if line.startswith("http://"))
     try:
-        return time_until(browser, address, "#curves .uplot")
+        yield next(line.strip() for line in child.stdout if line.startswith("http://"))
     finally:
         child.terminate()
         child.wait()
 
 
-def main(sites: int, steps: int) -> None:
-    """Measure both, in turns."""
-    with tempfile.TemporaryDirectory() as where, sync_playwright() as playwright:
-        run, exported = Path(where) / "run", Path(where) / "exported"
-        make(run, sites, steps)
-        export = [str(PROGRAM), "export", str(run), "--to", "tensorboard", "-o", str(exported)]
-        subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        page = Path(where) / "page.html"
-        report = [str(PROGRAM), "report", str(run), "-o", str(page)]
-        subprocess.run(report, check=True, stdout=subprocess.DEVNULL)
-        taken = [
-            (
-                time_until(browser, page.as_uri(), "#findings li"),
-                served(browser, run),
-                tensorboard(browser, exported),
-            )
-            for _ in range(3)
-        ]
-        browser.close()
-    verdict, curve, other = (median(one) for one in zip(*taken, strict=True))
-    what = f"{sites} sites x {steps} steps in Chromium"
-    harness.row(f"{what}, tensortap report: until the verdict is there", verdict, None, unit="ms")
-    harness.row(f"{what}, tensortap serve: until a curve is there", curve, None, unit="ms")
-    harness.row(f"{what}, TensorBoard: until a curve is there", other, None, unit="ms")
-    harness.row("the same, TensorBoard / report: first content", other / verdict, 10, unit="x")
-    harness.row("the same, TensorBoard / serve: first curve", other / curve, None, unit="x")
+def measure(folder: Path, sites: int, steps: int, turns: int) -> None:
+    """Measure all three, in turns."""
+    run, exported, page = folder / "run", folder / "exported", folder / "page.html"
+    make(run, sites, steps)
+    start = time.perf_counter()
+    run_ours("export", run, "--to", "tensorboard", "-o", exported)
+    export = time.perf_counter() - start
+    run_ours("report", run, "-o", page)
+    file, live, other = [], [], []
+    for _ in range(turns):
+        file.append(seen(page.as_uri(), OURS))
+        with served(run) as address:
+            live.append(seen(address, OURS))
+        with tensorboard(exported) as address:
+            other.append(seen(address, THEIRS))
+    what = f"{sites} sites x {steps} steps"
+    harness.row(f"{what}: tensortap export --to tensorboard", export, None, unit="s")
+    for name, taken in (("report", file), ("serve", live), ("TensorBoard", other)):
+        for event in taken[0]:
+            value = median(one[event] for one in taken)
+            harness.row(f"{what} in Chromium, {name}: until {event}", value, None, unit="ms")
+    for name, taken in (("report", file), ("serve", live)):
+        for event in (FIRST, "a curve"):
+            ratio = median(b[event] / a[event] for a, b in zip(taken, other, strict=True))
+            is_bar = name == "report" and event == FIRST
+            row = f"{what} in Chromium, TensorBoard / {name}: until {event}"
+            harness.row(row, ratio, 10 if is_bar else None, unit="x")
 
 
-main(*(int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (200, 50))
+def run_ours(*words: object) -> None:
+    """Run our program."""
+    subprocess.run([str(PROGRAM), *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
+words = [int(word) for word in sys.argv[1:3]]
+for size in ((*words, 3),) if words else SIZES:
+    with tempfile.TemporaryDirectory() as where:
+        measure(Path(where), *size)

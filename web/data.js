@@ -296,6 +296,7 @@ export class Run {
     this.byName = new Map(this.sites.map((site, i) => [site.name, i]));
   }
 
+  /** Gets the names of the sites and the logged numbers. */
   async load() {
     await this.loadTable();
     const series = facts.live ? null : await getText(`${this.number}/series`);
@@ -304,7 +305,6 @@ export class Run {
       this.tensors.apply(series.tensors);
     }
     await this.numbers.load(["value", "low", "high"]);
-    if (!series) await this.tensors.load(["rms"]);
   }
 
   /** Gets what is shown of a site alone, as it is now.

@@ -57,6 +57,22 @@ export function bytesText(bytes) {
   return `${short(bytes, 3)} ${units[i]}`;
 }
 
+/* ---- light and dark ---- */
+
+const THEMES = ["system", "light", "dark"];
+export const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+export let theme = "system";
+
+/** @param {string} name of THEMES */
+export function setTheme(name) {
+  theme = name;
+  const isDark = theme === "dark" || (theme === "system" && prefersDark.matches);
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  byId("theme").textContent = `Theme: ${theme}`;
+}
+
+export function nextTheme() { return THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]; }
+
 /** @param {string} name */
 export function cssColor(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

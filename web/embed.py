@@ -2,9 +2,10 @@
 
     python3 embed.py index.html style.css data.js ... main.js assets.c
 
-The modules become one script: import lines and the word `export` are removed, so their
-top-level names must differ; this is checked.  uPlot comes from the package uplot-python.  The
-page's content security policy names the script and the style by their hashes.
+The modules become two scripts: import lines and the word `export` are removed, so their
+top-level names must differ; this is checked.  The first script, up to first.js, shows the verdict;
+the data follow, then the second one.  uPlot comes from the package uplot-python.  The page's
+content security policy names the scripts and the style by their hashes.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -21,7 +22,7 @@ IMPORT = re.compile(r"^import\s.*?;\n", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 NEXT_NAME = re.compile(r"^(?:export )?(?:const|let) .*?, (\w+) = ", re.MULTILINE)
 POLICY = (
-    "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
+    "default-src 'none'; script-src 'sha256-{first}' 'sha256-{script}'; style-src 'sha256-{style}'; "
     "img-src data:; base-uri 'none'; form-action 'none'; connect-src {{{{CONNECT}}}}"
 )
 
@@ -39,18 +40,21 @@ def uplot() -> tuple[str, str]:
     return f"{head}*/\n{code}\n", (folder / "uPlot.min.css").read_text(encoding="utf-8")
 
 
-def join_modules(paths: list[Path]) -> str:
-    """Return the modules as one script."""
+def join_modules(paths: list[Path]) -> tuple[str, str]:
+    """Return the modules as two scripts; the first ends with first.js."""
     seen: dict[str, str] = {}
-    parts = []
+    scripts = ['"use strict";\n']
     for path in paths:
         text = path.read_text(encoding="utf-8")
         for name in NAME.findall(text) + NEXT_NAME.findall(text):
             if name in seen:
                 sys.exit(f"{path.name}: {name} is also a name of {seen[name]}")
             seen[name] = path.name
-        parts.append(re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE))
-    return '"use strict";\n' + "".join(parts)
+        scripts[-1] += re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
+        if path.name == "first.js":
+            scripts.append('"use strict";\n')
+    first, rest = scripts
+    return first, rest
 
 
 def hash_of(text: str) -> str:
@@ -73,13 +77,15 @@ def main(arguments: list[str]) -> None:
     """Write the arrays."""
     index, style, *modules, out = map(Path, arguments)
     chart_script, chart_style = uplot()
-    script = f"\n{chart_script}{join_modules(modules)}"
+    first, rest = join_modules(modules)
+    script = f"\n{chart_script}{rest}"
     css = f"\n{chart_style}\n{style.read_text(encoding='utf-8')}"
-    if "</script" in script or "</style" in css:
+    if "</script" in first + script or "</style" in css:
         sys.exit("the page's script or style holds its own end tag")
     page = index.read_text(encoding="utf-8")
-    policy = POLICY.format(script=hash_of(script), style=hash_of(css))
-    for mark, text in {"POLICY": policy, "STYLE": css, "SCRIPT": script}.items():
+    policy = POLICY.format(first=hash_of(first), script=hash_of(script), style=hash_of(css))
+    marks = {"POLICY": policy, "STYLE": css, "FIRST": first, "SCRIPT": script}
+    for mark, text in marks.items():
         before, found, after = page.partition("{{" + mark + "}}")
         if not found:
             sys.exit(f"{index.name} has no {{{{{mark}}}}}")

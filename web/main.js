@@ -5,7 +5,7 @@ import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
 import {announce, change, count, facts, forgetListeners, onChange, runs, view} from "./data.js";
-import {byId, el} from "./dom.js";
+import {byId, el, nextTheme, prefersDark, setTheme, theme} from "./dom.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
 import {showMap} from "./map.js";
@@ -14,17 +14,12 @@ import {showRanks} from "./ranks.js";
 import {showTree} from "./tree.js";
 import {addEvidence, showVerdict} from "./verdict.js";
 
-const THEMES = ["system", "light", "dark"];
-const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-let theme = "system";
-
-function applyTheme() {
-  const isDark = theme === "dark" || (theme === "system" && prefersDark.matches);
-  document.documentElement.dataset.theme = isDark ? "dark" : "light";
-  byId("theme").textContent = `Theme: ${theme}`;
+/** Draws everything in the colours of the theme.
+ * @param {string} name */
+function applyTheme(name) {
+  setTheme(name);
   redrawCharts();
   window.dispatchEvent(new Event("resize"));
-  change({step: view.step});
 }
 
 /** The bins that the slider moves over: those with the most. */
@@ -71,12 +66,9 @@ function showNav() {
              {href: `#${section.id}`, textContent: section.querySelector("h2")?.textContent || section.id})));
 }
 
-/** Shows every section, from the top to the bottom. */
-async function showAll() {
-  forgetListeners();
-  removeCharts();
+/** Shows what needs more than the logged numbers. */
+async function showRest() {
   showAbout();
-  showCurves();
   await showMap();
   await showTree();
   await showRanks();
@@ -88,6 +80,14 @@ async function showAll() {
   if (view.site >= 0) announce(new Set(["site"]));
 }
 
+/** Shows every section anew. */
+async function restart() {
+  forgetListeners();
+  removeCharts();
+  showCurves();
+  await showRest();
+}
+
 async function start() {
   if (facts.list) return showList();
   if (facts.pending) {
@@ -95,31 +95,26 @@ async function start() {
     showVerdict();
   }
   for (const run of runs) await run.load();
+  showCurves();
+  for (const run of runs) await run.tensors.load(["rms"]);
   showScrubber();
-  await showAll();
+  await showRest();
   onChange(async (changed) => {
     if (!changed.has("facts")) return;
     showVerdict();
     await addEvidence();
     showAbout();
   }, true);
-  if (facts.live) follow(showAll);
+  if (facts.live) follow(restart);
 }
 
-byId("theme").addEventListener("click", () => {
-  theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-  applyTheme();
-});
-prefersDark.addEventListener("change", applyTheme);
-applyTheme();
-if (!facts.list) showVerdict();
-document.addEventListener(
-    "DOMContentLoaded",
-    () => start().then(
-        () => {
-          document.documentElement.dataset.ready = "true";
-        },
-        (error) => {
-          byId("summary").textContent = `The page could not be drawn: ${error}`;
-          throw error;
-        }));
+byId("theme").addEventListener("click", () => applyTheme(nextTheme()));
+prefersDark.addEventListener("change", () => applyTheme(theme));
+start().then(
+    () => {
+      document.documentElement.dataset.ready = "true";
+    },
+    (error) => {
+      byId("summary").textContent = `The page could not be drawn: ${error}`;
+      throw error;
+    });
