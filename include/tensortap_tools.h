@@ -361,7 +361,8 @@ typedef enum tt_birth {
     TT_BIRTH_BACKWARD, /* a gradient; everything recorded of the forward was finite */
     TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
 } tt_birth;
-const char *tt_birth_text(tt_birth birth); /* "forward" */
+const char *tt_birth_text(tt_birth birth);   /* "forward" */
+const char *tt_birth_phrase(tt_birth birth); /* "born in the forward pass" */
 
 typedef struct tt_nonfinite {
     int32_t file, site; /* site -1: there is none */
@@ -381,6 +382,11 @@ typedef struct tt_nonfinite {
  * gradients, the last layer's first.  The loss comes before numbers that the program logged.
  * allow: a glob of sites that may be non-finite; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
+
+/* Appends where it came from, as far as it was recorded: "born in the loss (backward() at ...". */
+tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out);
+/* What would show more than this run does; NULL: nothing that we know. */
+const char *tt_nonfinite_next(const tt_nonfinite *n);
 
 typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
 const char *tt_feed_text(tt_feed_kind kind); /* "before" */

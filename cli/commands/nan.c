@@ -32,52 +32,6 @@ static bool is_number(const tt_point *p)
     return (p->products & TT_PRODUCT_STATS) == 0;
 }
 
-/* Says where it came from, as far as it was recorded. */
-static void print_birth(tt_run *run, const tt_nonfinite *n)
-{
-    const char *outputs = n->has_forward ? "recorded module outputs were finite"
-                                         : "no module output was recorded in this step";
-    tt_point last;
-    switch (n->birth) {
-    case TT_BIRTH_FORWARD:
-        tt_screen_say(
-            TT_MOOD_FAINT, "%s\n",
-            is_number(&n->point) ? "a number that was logged; every tensor recorded before it was finite"
-            : n->order == 1      ? "born in the forward pass; nothing was recorded before it in this step"
-                                 : "born in the forward pass; everything recorded before it was finite");
-        break;
-    case TT_BIRTH_UPDATE:
-        if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
-            tt_screen_say(TT_MOOD_FAINT, "born before the first step that was recorded\n");
-        else if (last.step == n->point.step - 1)
-            tt_screen_say(TT_MOOD_FAINT, "born by the optimizer's update of the step before\n");
-        else
-            tt_screen_say(TT_MOOD_FAINT, "born by an update after step %s\n", tt_screen_count(last.step));
-        break;
-    case TT_BIRTH_LOSS:
-        tt_screen_say(TT_MOOD_FAINT, "born in the loss (backward() at %s); %s\n",
-                      tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
-        break;
-    case TT_BIRTH_BACKWARD:
-        tt_screen_say(TT_MOOD_FAINT, "born in the backward pass%s; %s\n",
-                      n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
-                      outputs);
-        break;
-    }
-}
-
-/* What would show more than this run does; NULL: nothing that we know. */
-static const char *next_look(const tt_nonfinite *n)
-{
-    if (n->birth == TT_BIRTH_LOSS)
-        return "look next at the lines that compute the loss: tensortap.flow draws them";
-    if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
-        return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
-    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && !is_number(&n->point))
-        return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
-    return NULL;
-}
-
 static void add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
 {
     const tt_stats *s = &p->stats;
@@ -151,9 +105,12 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
          : p->phase == TT_PHASE_EVAL                ? ", in eval mode"
          : p->is_skipped                            ? ", in a step that was skipped"
                                                     : "");
-    print_birth(run, n);
-    if (next_look(n) != NULL)
-        tt_screen_say(TT_MOOD_FAINT, "%s\n", next_look(n));
+    tt_buf birth = { 0 };
+    if (tt_run_birth_line(run, n, &birth) == TT_OK)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", birth.data);
+    tt_buf_free(&birth);
+    if (tt_nonfinite_next(n) != NULL)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", tt_nonfinite_next(n));
     if (tt_screen_has_overflowed(p))
         tt_screen_say(TT_MOOD_FAINT,
                       "float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 "

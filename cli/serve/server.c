@@ -28,6 +28,7 @@ typedef struct entry {
 
 struct tt_server {
     char *folder; /* owned */
+    char *title;  /* owned; of the folder, for people */
     bool is_private;
     tt_runs runs;
     time_t listed; /* when the folder was searched */
@@ -54,6 +55,7 @@ void tt_server_close(tt_server *server)
         close_entry(&server->pages[i]);
     tt_runs_free(&server->runs);
     free(server->folder);
+    free(server->title);
     free(server);
 }
 
@@ -77,17 +79,27 @@ static tt_status list_runs(tt_server *server, bool is_urgent, tt_error *err)
     return st;
 }
 
+/* The name of a folder; of "." and "..", which name none, that of the folder they stand for. */
+static char *title_of(const char *folder)
+{
+    char *full = strspn(folder, "./") == strlen(folder) ? realpath(folder, NULL) : NULL; /* owned */
+    const char *slash = full != NULL ? strrchr(full, '/') : NULL;
+    char *title = strdup(slash != NULL && slash[1] != '\0' ? slash + 1 : folder);
+    free(full);
+    return title;
+}
+
 tt_status tt_server_open(const char *folder, bool is_private, tt_server **out, tt_error *err)
 {
     tt_server *server = calloc(1, sizeof *server);
     size_t len = strlen(folder);
     while (len > 1 && folder[len - 1] == '/')
         len--;
-    if (server != NULL)
-        server->folder = strndup(folder, len);
-    tt_status st = server != NULL && server->folder != NULL
-                       ? TT_OK
-                       : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tt_status st = TT_OK;
+    if (server != NULL && (server->folder = strndup(folder, len)) != NULL)
+        server->title = title_of(server->folder);
+    if (server == NULL || server->title == NULL)
+        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     if (st == TT_OK) {
         server->is_private = is_private;
         st = list_runs(server, false, err);
@@ -150,7 +162,7 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
         }
         if (path == NULL)
             return tt_fail(err, TT_EINVAL, "There is no run '%.150s' in this folder.", q->runs[i]);
-        e->titles[i] = strdup(*q->runs[i] != '\0' ? q->runs[i] : path);
+        e->titles[i] = strdup(*q->runs[i] != '\0' ? q->runs[i] : server->title);
         st = e->titles[i] != NULL ? tt_run_open(path, &e->runs[i], err) : TT_ENOMEM;
         if (st == TT_OK)
             e->about[i] = (tt_page_run){ .run = e->runs[i], .path = e->titles[i] };
@@ -231,7 +243,7 @@ static tt_status put_list(tt_server *server, bool is_page, tt_buf *body, tt_erro
         return st;
     tt_json_open(&json, NULL, '{');
     tt_json_text(&json, "version", TT_VERSION);
-    tt_json_text(&json, "folder", server->folder);
+    tt_json_text(&json, "folder", server->title);
     tt_json_open(&json, "list", '[');
     tt_runs_json(&json, &server->runs, prefix_len(server));
     tt_json_close(&json);

@@ -45,14 +45,8 @@ static void find(tt_case *c)
     if (first->kind == TT_COURSE_OTHER && first->dtype < 0 && loss != NULL &&
         loss->bad.step == first->bad.step)
         first = loss;
-    static const char *const births[] = {
-        [TT_ORDER_PARAMETER] = "an update wrote it",
-        [TT_ORDER_FORWARD] = "it arose in the forward pass",
-        [TT_ORDER_LOSS] = "it arose in the loss",
-        [TT_ORDER_BACKWARD] = "it arose in the backward pass",
-        [TT_ORDER_GRADIENT] = "it arose in the backward pass",
-        [TT_ORDER_NORM] = "it arose in the backward pass",
-    };
+    tt_birth birth = tt_order_birth(tt_order_kind(first->name));
+    bool is_logged = birth == TT_BIRTH_FORWARD && first->dtype < 0;
     tt_case_add(c, first);
     tt_case_number(c, "nan", (double)first->bad.nan);
     tt_case_number(c, "inf", (double)first->bad.inf);
@@ -65,7 +59,7 @@ static void find(tt_case *c)
                                      : "Inf",
                 first->dtype == TT_F16 && first->bad.inf > 0 ? " (float16 ends at 65504)" : "",
                 (long long)first->bad.step, first->bad.is_eval ? ", in evaluation" : "",
-                births[tt_order_kind(first->name)],
+                is_logged ? "a number that was logged" : tt_birth_phrase(birth),
                 reached > 1 ? tt_case_join(c, "; it reached %lld sites", reached) : "");
 }
 
@@ -73,7 +67,7 @@ const tt_rule tt_rule_nonfinite = {
     .id = "nonfinite",
     .severity = TT_SEVERITY_ERROR,
     .needs = "any site",
-    .summary = "A value is NaN or Inf; the finding names where the first one arose.",
+    .summary = "A value is NaN or Inf; the finding names where the first one was born.",
     .remedy = "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a root "
               "there, and lower the learning rate if an update wrote it",
     .hides = "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,"

@@ -97,6 +97,19 @@ static tt_status put_feeds(const writer *w, const tt_nonfinite *n)
     return st == TT_EFORMAT ? TT_OK : st; /* a damaged file: what can be read is there */
 }
 
+/* Where the first NaN or Inf came from and where to look next, as `tensortap nan` says it. */
+static tt_status put_birth(const writer *w, const tt_nonfinite *n)
+{
+    tt_buf line = { 0 };
+    tt_status st = tt_run_birth_line(w->page->run, n, &line);
+    if (st == TT_OK)
+        tt_json_text(w->json, NULL, line.data);
+    if (st == TT_OK && tt_nonfinite_next(n) != NULL)
+        tt_json_text(w->json, NULL, tt_nonfinite_next(n));
+    tt_buf_free(&line);
+    return st;
+}
+
 /* The finding of a rule, with what to do; for the first NaN or Inf with what it was computed from. */
 static tt_status put_rule(const writer *w, const tt_finding *found, const tt_nonfinite *first)
 {
@@ -105,10 +118,14 @@ static tt_status put_rule(const writer *w, const tt_finding *found, const tt_non
     tt_status st = TT_OK;
     open_finding(w, found->severity == TT_SEVERITY_ERROR ? ALARM : REMARK, site, found->first_step,
                  found->sentence);
-    tt_json_text(w->json, NULL, found->rule->remedy);
+    is_first &= first->site == site;
+    if (is_first)
+        st = put_birth(w, first);
+    else
+        tt_json_text(w->json, NULL, found->rule->remedy);
     close_details(w);
     tt_json_text(w->json, "rule", found->rule->id);
-    if (is_first && first->site == site)
+    if (st == TT_OK && is_first)
         st = put_feeds(w, first);
     tt_json_open(w->json, "sites", '[');
     for (size_t i = 0; i < found->site_count && i < SITES_MOST; i++)

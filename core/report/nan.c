@@ -7,6 +7,7 @@
 #include "report/order.h"
 #include "store/run.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { NEIGHBOURS = 48 }; /* sites around the origin among which its inputs are looked for */
@@ -15,6 +16,23 @@ const char *tt_birth_text(tt_birth birth)
 {
     static const char *const texts[] = { "forward", "update", "backward", "loss" };
     return texts[birth];
+}
+
+const char *tt_birth_phrase(tt_birth birth)
+{
+    static const char *const phrases[] = { [TT_BIRTH_FORWARD] = "born in the forward pass",
+                                           [TT_BIRTH_UPDATE] = "born by an update",
+                                           [TT_BIRTH_BACKWARD] = "born in the backward pass",
+                                           [TT_BIRTH_LOSS] = "born in the loss" };
+    return phrases[birth];
+}
+
+tt_birth tt_order_birth(tt_rank_in_step kind)
+{
+    return kind == TT_ORDER_PARAMETER ? TT_BIRTH_UPDATE
+           : kind == TT_ORDER_LOSS    ? TT_BIRTH_LOSS
+           : kind == TT_ORDER_FORWARD ? TT_BIRTH_FORWARD
+                                      : TT_BIRTH_BACKWARD;
 }
 
 const char *tt_feed_text(tt_feed_kind kind)
@@ -147,10 +165,9 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
     first.allowed = allowed;
     if (first.site >= 0) {
         tt_rank_in_step kind = kind_of(run, first.site);
-        first.birth = kind == TT_ORDER_PARAMETER                         ? TT_BIRTH_UPDATE
-                      : kind == TT_ORDER_LOSS && has_stats(&first.point) ? TT_BIRTH_LOSS
-                      : kind <= TT_ORDER_LOSS                            ? TT_BIRTH_FORWARD
-                                                                         : TT_BIRTH_BACKWARD;
+        first.birth = tt_order_birth(kind);
+        if (first.birth == TT_BIRTH_LOSS && !has_stats(&first.point))
+            first.birth = TT_BIRTH_FORWARD; /* a number that was logged */
         tt_status st = find_order(run, &first, err);
         if (st < 0)
             return st;
@@ -305,4 +322,54 @@ tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t
     if (st == TT_OK)
         *count = f.count;
     return st;
+}
+
+/* ---- in words ---------------------------------------------------------------- */
+
+/* What a parameter's earlier points say of the update. */
+static tt_status put_update(tt_run *run, const tt_nonfinite *n, tt_buf *out)
+{
+    tt_point last;
+    if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
+        return tt_buf_text(out, "born before the first step that was recorded");
+    if (last.step == n->point.step - 1)
+        return tt_buf_text(out, "born by the optimizer's update of the step before");
+    return tt_buf_printf(out, "%s after step %" PRId64, tt_birth_phrase(n->birth), last.step);
+}
+
+tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out)
+{
+    const char *phrase = tt_birth_phrase(n->birth),
+               *outputs = n->has_forward ? "recorded module outputs were finite"
+                                         : "no module output was recorded in this step";
+    switch (n->birth) {
+    case TT_BIRTH_FORWARD:
+        if (!has_stats(&n->point))
+            return tt_buf_text(out,
+                               "a number that was logged; every tensor recorded before it was finite");
+        return tt_buf_printf(out, "%s; %s", phrase,
+                             n->order == 1 ? "nothing was recorded before it in this step"
+                                           : "everything recorded before it was finite");
+    case TT_BIRTH_UPDATE:
+        return put_update(run, n, out);
+    case TT_BIRTH_LOSS:
+        return tt_buf_printf(out, "%s (backward() at %s); %s", phrase,
+                             tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
+    case TT_BIRTH_BACKWARD:
+        return tt_buf_printf(out, "%s%s; %s", phrase,
+                             n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
+                             outputs);
+    }
+    return TT_EINVAL;
+}
+
+const char *tt_nonfinite_next(const tt_nonfinite *n)
+{
+    if (n->birth == TT_BIRTH_LOSS)
+        return "look next at the lines that compute the loss: tensortap.flow draws them";
+    if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
+        return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
+    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && has_stats(&n->point))
+        return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
+    return NULL;
 }
