@@ -361,8 +361,7 @@ typedef enum tt_birth {
     TT_BIRTH_BACKWARD, /* a gradient; everything recorded of the forward was finite */
     TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
 } tt_birth;
-const char *tt_birth_text(tt_birth birth);   /* "forward" */
-const char *tt_birth_phrase(tt_birth birth); /* "born in the forward pass" */
+const char *tt_birth_text(tt_birth birth); /* "forward" */
 
 typedef struct tt_nonfinite {
     int32_t file, site; /* site -1: there is none */

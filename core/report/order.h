@@ -22,6 +22,7 @@ bool tt_name_begins(const char *name, const char *word);
 tt_rank_in_step tt_order_kind(const char *name);
 /* Where a tensor of this kind becomes NaN or Inf. */
 tt_birth tt_order_birth(tt_rank_in_step kind);
+const char *tt_birth_phrase(tt_birth birth); /* "born in the forward pass" */
 /* Returns a number that grows in the order of execution within its kind: the site's own; for a
  * gradient, the later its parameter is in the model, the lower. */
 int32_t tt_order_place(const tt_run *run, int32_t site);

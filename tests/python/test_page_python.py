@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from charts import capture
 
 import tensortap as tt
 
@@ -71,3 +72,29 @@ def test_a_spike_stays_in_a_long_plot(tmp_path: Path) -> None:
             recording.step()
     drawing = ElementTree.fromstring(tt.open(tmp_path / "long").plot("x").svg)
     assert [label.text for label in drawing.findall("{*}text")][1:3] == ["9", "1"]
+
+
+@pytest.mark.usefixtures("flow_alone")
+def test_charts_that_are_drawn_while_a_run_is_open_are_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pygraphviz")
+    from tensortap.spy import build_tree, render_graph
+
+    monkeypatch.chdir(tmp_path)
+
+    def draw() -> None:
+        capture(tmp_path, "import torch\nx = torch.ones(3)\nx = x * 2\n")
+        render_graph(build_tree(["fc", "fc.relu"])).render("calls", format="svg")
+
+    draw()
+    assert not list(tmp_path.glob("**/charts"))  # nothing without a run
+    with tt.record(tmp_path / "run"):
+        draw()
+    charts = sorted((tmp_path / "run" / "charts").iterdir())
+    assert len(charts) == 2
+    assert charts[0].name == "calls.svg"
+    assert all(b"<svg" in chart.read_bytes() for chart in charts)
+    page = tt.open(tmp_path / "run").report(tmp_path / "page.html").read_text()
+    assert 'data-name="0/charts"' in page

@@ -21,6 +21,7 @@ from tensortap import _core
 from tensortap.display.graphviz import GraphvizError, draw
 from tensortap.flow.html_page import html_page
 from tensortap.flow.looks import Look, looks_of
+from tensortap.runs import process
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
@@ -176,6 +177,11 @@ def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = _save(drawing, path)
     displayed = _show(drawing, destination.show, saved)
+    name = (saved or destination.path()).with_suffix(".svg").name
+    try:
+        process.keep_chart(name, lambda: drawing.svg)
+    except GraphvizError as why:
+        tell(f"{name} is not in the run: {why}")
     return RenderOutput(None if saved is None else str(saved), displayed, len(flow))
 
 

@@ -16,6 +16,7 @@ import atexit
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +48,25 @@ def leave(run: Recording) -> None:
     """Forget a run that ends."""
     if run in open_runs:
         open_runs.remove(run)
+
+
+def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
+    """Put a picture into the folder `charts` of the innermost open run, if there is one.
+
+    Args:
+        name: Of the file, with its suffix; a picture of the same name is replaced.
+        picture: Returns its contents; not called if there is no run.
+    """
+    if not open_runs or open_runs[-1].closed:
+        return
+    folder = os.path.join(open_runs[-1].path, "charts")
+    content = picture()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(content)
+    except OSError as error:  # the program's own files matter more
+        warnings.warn(f"{name} is not in the run: {error}", RuntimeWarning, stacklevel=2)
 
 
 def close_all() -> None:

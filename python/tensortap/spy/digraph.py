@@ -14,6 +14,7 @@ import webbrowser
 from pathlib import Path
 
 from tensortap import _core
+from tensortap.runs import process
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
 _FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
@@ -118,6 +119,8 @@ class Digraph:
         else:
             content = self._picture(format)
         Path(path).write_bytes(content)
+        if format in ("svg", "png"):
+            process.keep_chart(f"{Path(path).stem}.{format}", lambda: content)
 
     def _picture(self, format: str) -> bytes:
         if len(self._body) > MOST:
