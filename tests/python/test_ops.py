@@ -477,6 +477,21 @@ def test_the_chart_has_the_lines_of_the_path(tmp_path: Path) -> None:
         log.chart(tmp_path / "path.txt")
 
 
+def test_a_result_that_cannot_be_read_is_drawn() -> None:
+    with tt.ops() as log:
+        torch.full((2, 2), torch.nan).to_sparse().to_dense().sum()
+    assert "aten::" in log.dot()
+
+
+def test_a_long_chart_says_how_many_operators_are_left_out() -> None:
+    program = compile("\n".join(f"y = y * {i + 2}" for i in range(80)), "long.py", "exec")
+    with tt.ops() as log:
+        exec(program, {"y": torch.zeros(2).log()})
+    dot = log.dot()  # zeros, log and 80 lines
+    assert dot.count("aten::mul") >= 58
+    assert ", then 22 more" in dot
+
+
 # ---- the program does not notice
 
 

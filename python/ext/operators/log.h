@@ -15,7 +15,7 @@ enum { OPERATORS_NONE = -1, OPERATORS_PLACES = 8 };
 
 /* What describe(func) of Python answers: of an operator. */
 enum {
-    OPERATOR_IGNORED = 1 << 0,    /* it computes nothing: profiler ranges */
+    OPERATOR_IGNORED = 1 << 0,    /* it computes nothing: profiler ranges, our probes */
     OPERATOR_EMPTY = 1 << 1,      /* its result is memory that nobody has written */
     OPERATOR_OVERWRITES = 1 << 2, /* what it writes to is not read: copy_, out= */
     OPERATOR_EACH = 1 << 3,       /* item i of its result comes from item i of its lists: foreach */

@@ -22,12 +22,15 @@ def dot_of(found: Origin, path: list[Operator], log: list[Operator]) -> str:
     loss = loss_of(log)
     end = path.index(loss) + 1 if loss is not None and loss in path else len(path)
     drawn = [found.operator, *path[:end]][:MOST_SEARCHED]
+    left_out = end + 1 - len(drawn)
     feeding = sorted({one.writer for one in found.operator.operands if one.writer >= 0})
     rows = [*(log[i] for i in feeding), *drawn]
     blocks = folded(
         [_label(row) for row in rows], [(row.name, row.line, row.phase) for row in rows]
     )
-    shown = [i for i, (_, first) in enumerate(blocks) if first == i][:MOST_DRAWN]
+    shown = [i for i, (_, first) in enumerate(blocks) if first == i]
+    left_out += max(0, len(shown) - MOST_DRAWN)
+    shown = shown[:MOST_DRAWN]
     place = {i: number for number, i in enumerate(shown)}
     at = {row.index: place.get(first) for row, (_, first) in zip(rows, blocks, strict=True)}
     edges = {
@@ -36,7 +39,11 @@ def dot_of(found: Origin, path: list[Operator], log: list[Operator]) -> str:
         for one in row.operands
     }
     joined = sorted((a, b) for a, b in edges if a is not None and b is not None and a < b)
-    return _core._operators_dot([_node(rows[i], blocks[i][0]) for i in shown], joined)
+    nodes = [_node(rows[i], blocks[i][0]) for i in shown]
+    if left_out:
+        name, *rest = nodes[-1]
+        nodes[-1] = (f"{name}, then {left_out} more", *rest)
+    return _core._operators_dot(nodes, joined)
 
 
 def _label(row: Operator) -> str:
@@ -56,6 +63,6 @@ def _node(row: Operator, label: str) -> tuple[Any, ...]:
         label,
         hash(label) & 0xFFFFFFFF or 1,
         row.number,
-        None if result is None else result.dtype,
+        "" if result is None else result.dtype or "",
         None if result is None else result.stats,
     )
