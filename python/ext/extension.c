@@ -127,6 +127,10 @@ static PyMethodDef functions[] = {
       "    ...     spy_save(\"q\", torch.ones(2))\n"
       "    >>> torch.load(\"debug/manual.q.call0.pt\")\n"
       "    tensor([1., 1.])" },
+    { "_digests", FAST(summary_digests),
+      "_digests($module, tensors, limit, /)\n--\n\n"
+      "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
+      "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
     { "_operators_dot", FAST(operators_dot),
       "_operators_dot($module, nodes, edges, /)\n--\n\n"
       "Return the DOT text of a chart of operators." },

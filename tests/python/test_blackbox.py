@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from trained import BAD_ROW, Net, train  # noqa: E402
 
 import tensortap as tt  # noqa: E402
+from tensortap import _core  # noqa: E402
 from tensortap.blackbox import file  # noqa: E402
 from tensortap.blackbox.values import MISSING, join, take_apart  # noqa: E402
 
@@ -137,6 +138,91 @@ def test_a_mask_of_minus_infinity_is_no_reason(tmp_path: Path) -> None:
     assert not dumps(tmp_path / "run")
 
 
+def step_with(net: nn.Module, x: Any, loss_of: Any = torch.sum, scaler: Any = None) -> None:
+    """Train for one step."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    loss = loss_of(net(x))
+    (loss if scaler is None else scaler.scale(loss)).backward()
+    if scaler is None:
+        optimizer.step()
+    else:
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_overflow_of_a_layer_is_a_reason_whatever_its_sign(sign: int, tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Softplus())  # 0 or Inf, and a finite loss
+    nn.init.constant_(net[0].weight, sign * 3e38)
+    with tt.record(tmp_path / "run", model=net, black_box=4):
+        step_with(net, torch.full((2, 2), 9.0), lambda y: y.clamp(max=1).sum())
+    text = file.read_facts(only(tmp_path / "run"))[0]["text"]
+    assert text == f"{'Inf' if sign > 0 else '-Inf'} in activation/0"
+
+
+class Steep(torch.autograd.Function):
+    """The same values, with gradients that overflow as soon as they are scaled, or always."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: float) -> Any:
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * ctx.factor, None
+
+
+@pytest.mark.parametrize(("factor", "is_fault"), [(3e37, False), (float("inf"), True)])
+def test_gradients_that_overflow_by_their_scale_are_no_reason(
+    factor: float, is_fault: bool, tmp_path: Path
+) -> None:
+    net, scaler = nn.Linear(2, 1), torch.amp.GradScaler("cpu", init_scale=64.0)
+    with tt.record(tmp_path / "run", model=net, black_box=4):
+        for i in range(12):  # 64, 32, ... 1: each skipped step halves the scale
+            steepness = 1.0 if i < 3 else factor
+            step_with(net, torch.ones(1, 2), lambda y, f=steepness: Steep.apply(y, f).sum(), scaler)
+    assert scaler.get_scale() == (0.125 if is_fault else 8)
+    assert list(dumps(tmp_path / "run")) == ([9] if is_fault else [])
+
+
+# ---- digests
+
+
+def test_every_gradient_of_every_step_is_digested(tmp_path: Path) -> None:
+    net = nn.Linear(300, 300)  # 360 kB
+    with tt.record(tmp_path / "run", model=net, black_box=4):
+        for scale in (1.0, 1.0, torch.nan):
+            step_with(net, torch.ones(1, 300), lambda y, scale=scale: y.sum() * scale)
+    steps = file.read_facts(only(tmp_path / "run"))[0]["steps"]
+    sampled, whole = steps[1]["digests"], steps[2]["digests"]
+    assert {"gradient/weight#0 sample", "gradient/bias#0 sample"} <= sampled.keys()
+    assert {"gradient/weight#0", "gradient/bias#0"} <= whole.keys()
+    assert not {"gradient/weight#0"} & sampled.keys()
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        ((64, 100), np.s_[::7]),  # 25600 bytes, 4000 of them: every seventh row
+        ((2, 3200), np.s_[:, ::7]),  # two rows are too few: columns
+        ((10, 10), np.s_[:]),
+        ((), np.s_[...]),
+        ((0, 5), np.s_[:]),
+    ],
+)
+def test_a_sample_is_of_rows_at_equal_distances(shape: Any, part: Any) -> None:
+    tensor = torch.randn(shape)
+    (found,) = _core._digests([tensor], 4000)
+    assert found == tt.digest(tensor.numpy()[part].copy()).hex()
+    assert _core._digests([tensor, object()], 0) == [tt.digest(tensor).hex(), None]
+    assert _core._digests([tensor.t()], 0) == [tt.digest(tensor.t().contiguous()).hex()]
+
+
+# ---- signals
+
+
 def in_child(function: Any, *arguments: Any) -> int | None:
     """Run a function in a forked process; return its exit code."""
     process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
@@ -145,28 +231,37 @@ def in_child(function: Any, *arguments: Any) -> int | None:
     return process.exitcode
 
 
-def be_signalled(folder: Path, has_own: bool) -> None:
+def be_signalled(folder: Path, number: signal.Signals, has_own: bool) -> None:
     os.chdir(folder)
-    signal.signal(signal.SIGTERM, (lambda *_: sys.exit(7)) if has_own else signal.SIG_DFL)
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    signal.signal(number, (lambda *_: sys.exit(7)) if has_own else usual)
     with tt.record("run", black_box=2):
         train("mlp", steps=4, bad=False)
         os.kill(os.getpid(), signal.SIGUSR2)
         train("mlp", steps=2, bad=False)
         Path("still-here").touch()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         train("mlp", steps=2, bad=False)
         Path("never").touch()
 
 
-@pytest.mark.parametrize(("has_own", "code"), [(False, -signal.SIGTERM), (True, 7)])
+@pytest.mark.parametrize(
+    ("number", "has_own", "code"),
+    [
+        (signal.SIGTERM, False, -signal.SIGTERM),
+        (signal.SIGTERM, True, 7),
+        (signal.SIGINT, False, 1),  # KeyboardInterrupt, as ever
+        (signal.SIGINT, True, 7),
+    ],
+)
 def test_signals_write_it_and_end_the_program_as_before(
-    has_own: bool, code: int, tmp_path: Path
+    number: signal.Signals, has_own: bool, code: int, tmp_path: Path
 ) -> None:
-    assert in_child(be_signalled, tmp_path, has_own) == code
+    assert in_child(be_signalled, tmp_path, number, has_own) == code
     assert (tmp_path / "still-here").exists()
     assert not (tmp_path / "never").exists()
     causes = [file.read_facts(paths[0])[0]["cause"] for paths in dumps(tmp_path / "run").values()]
-    assert causes == ["SIGUSR2", "SIGTERM"]
+    assert causes == ["SIGUSR2", number.name]
 
 
 def test_nothing_is_kept_and_no_handler_stays_after_the_run(tmp_path: Path) -> None:
@@ -211,14 +306,18 @@ def fail_to_write(folder: Path, how: str) -> None:
     if how == "full":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-    else:
+    elif how == "killed at the end":
         os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        os.write = lambda fd, data, own=os.write: (
+            own(fd, data) if len(data) < 9999 else os.kill(os.getpid(), signal.SIGKILL)
+        )
     with tt.record("run", black_box=2, only="none"):
         train("cnn")
     Path("trained").touch()
 
 
-@pytest.mark.parametrize("how", ["full", "killed"])
+@pytest.mark.parametrize("how", ["full", "killed", "killed at the end"])
 def test_a_full_disk_or_a_kill_leaves_no_file(how: str, tmp_path: Path) -> None:
     assert in_child(fail_to_write, tmp_path, how) == (0 if how == "full" else -signal.SIGKILL)
     assert (tmp_path / "trained").exists() == (how == "full")

@@ -158,7 +158,7 @@ def test_kept_inputs_are_used_where_the_program_has_others(tmp_path: Path) -> No
     with tt.replay(tmp_path / "run", ops=False) as replay:
         loop(replay, 0.5)
     assert replay.verdict == "bits", str(replay)
-    assert "inputs were others: the kept ones were used" in str(replay)
+    assert "were not the kept ones, which were used instead" in str(replay)
 
 
 def test_batches_by_hand_come_back(tmp_path: Path) -> None:

@@ -59,13 +59,17 @@ static PyObject *digest_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return make(type, digest);
 }
 
-static PyObject *digest_hex(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *hex_of(tt_digest d)
 {
-    tt_digest d = digest_of(self);
     char text[33];
     PyOS_snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)d.high,
                   (unsigned long long)d.low);
     return PyUnicode_FromString(text);
+}
+
+static PyObject *digest_hex(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return hex_of(digest_of(self));
 }
 
 static PyObject *digest_as_dict(PyObject *self, PyObject *none)
@@ -115,6 +119,48 @@ BINDING_FUNCTION(summary_digest)
     binding_take_gil(released);
     tensor_view_close(&view);
     return summary_digest_make(state, digest);
+}
+
+/* Leaves rows at equal distances, so that about `limit` bytes remain; 0: all of it.  Of the first
+ * dimension that is long enough. */
+static void thin_out(tt_tensor *t, int64_t limit)
+{
+    int64_t bytes = t->count * (int64_t)tt_dtype_size(t->dtype);
+    int64_t every = limit > 0 && bytes > limit ? (bytes + limit - 1) / limit : 1;
+    for (int32_t i = 0; every > 1 && i < t->ndim; i++)
+        if (t->shape[i] >= every) {
+            int64_t rows = (t->shape[i] + every - 1) / every;
+            t->count = t->count / t->shape[i] * rows;
+            t->shape[i] = rows;
+            t->stride[i] *= every;
+            return;
+        }
+}
+
+BINDING_FUNCTION(summary_digests)
+{
+    binding_state *state = binding_state_of(module);
+    if (binding_read_arguments("_digests", 2, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    int64_t limit = PyLong_AsLongLong(args[1]);
+    if (limit == -1 && PyErr_Occurred())
+        return NULL;
+    if (!PyList_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "_digests() takes a list of tensors and a number of bytes");
+    PyObject *found = PyList_New(0); /* owned */
+    for (Py_ssize_t i = 0; found != NULL && i < PyList_GET_SIZE(args[0]); i++) {
+        tensor_view view;
+        tt_digest digest;
+        if (tensor_view_open(&state->torch, PyList_GET_ITEM(args[0], i), &view) != VIEW_OK) {
+            binding_list_add(&found, Py_NewRef(Py_None));
+            continue;
+        }
+        thin_out(&view.tensor, limit);
+        tt_digest_compute(&view.tensor, &digest);
+        tensor_view_close(&view);
+        binding_list_add(&found, hex_of(digest));
+    }
+    return found;
 }
 
 static PyMethodDef methods[] = {

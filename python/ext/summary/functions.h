@@ -11,6 +11,7 @@ BINDING_FUNCTION(summary_stats_here);
 BINDING_FUNCTION(summary_histogram);
 BINDING_FUNCTION(summary_histogram_of);
 BINDING_FUNCTION(summary_digest);
+BINDING_FUNCTION(summary_digests);
 BINDING_FUNCTION(summary_compare);
 BINDING_FUNCTION(summary_sample);
 BINDING_FUNCTION(summary_attention);

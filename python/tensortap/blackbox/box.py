@@ -8,11 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import math
 import os
-import statistics
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,69 +17,20 @@ from weakref import ref
 
 from tensortap import _core
 from tensortap.blackbox import file, loaders, state
-from tensortap.blackbox.memory import Kept, Memory, identity
+from tensortap.blackbox.cause import Judge
+from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
-from tensortap.models.forward import autocast_now, random_states
+from tensortap.blackbox.step import Batch, Step, digests
 from tensortap.models.living import held, holders, living
 from tensortap.models.unseen import unseen
 
 MOST_DUMPS = 3
-HISTORY = 128  # losses that a new one is compared with
-LEAST_HISTORY = 16
 SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
-GENERATORS = 1 << 15  # bytes of the states of all random generators, in memory
-SMALL = 1 << 16  # bytes of a gradient that is digested in every step
-SPIKE = 6.0  # standard deviations above the mean
+ASKED = ("asked", "SIGUSR2")  # causes of which there may be several
 
 
 #: A box that waits for the next run that is opened with one.
 waiting: list[Box] = []
-
-
-class Batch:
-    """A batch that was drawn; *number* counts those of its loader from 0."""
-
-    def __init__(self, loader: str, number: int, rows: Any, kept: Kept) -> None:
-        """Remember the batch, and the rows of the dataset if the sampler said them."""
-        self.loader, self.number, self.kept = loader, number, kept
-        is_list = isinstance(rows, (list, tuple)) and all(type(row) is int for row in rows)
-        self.rows = list(rows) if is_list else None
-
-
-class Step:
-    """What is kept of one step."""
-
-    def __init__(self, number: int, fetched: dict[str, int]) -> None:
-        """Begin the step now."""
-        self.number, self.fetched = number, fetched
-        self.random = random_states()
-        self.is_started = False  # something has happened in it
-        self.batches: list[Batch] = []
-        self.forwards: list[dict[str, Any]] = []
-        self.inputs: list[Kept] = []  # one for each forward
-        self.losses: list[tuple[str | None, float | None]] = []  # digest and value
-        self.updates: list[dict[str, Any]] = []
-
-    def memories(self) -> list[Memory]:
-        """Return the memory of its batches and inputs."""
-        return [one.kept.memory for one in self.batches] + [one.memory for one in self.inputs]
-
-    @property
-    def size(self) -> int:
-        """The bytes that it takes."""
-        states = GENERATORS * (1 + len(self.forwards))
-        return states + sum(memory.used for memory in self.memories())
-
-    def digests(self) -> dict[str, str | None]:
-        """Return everything in it that a replay must compute again, by name."""
-        found: dict[str, str | None] = {}
-        for i, forward in enumerate(self.forwards):
-            for kind in ("inputs", "outputs"):
-                found.update((f"{kind}/{i}{name}", digest) for name, digest, *_ in forward[kind])
-        found.update((f"loss/{i}", digest) for i, (digest, _) in enumerate(self.losses))
-        for i, update in enumerate(self.updates):
-            found.update((f"gradient/{n}#{i}", digest) for n, digest in update["gradients"].items())
-        return found
 
 
 class Box:
@@ -102,7 +50,7 @@ class Box:
 
     def __init__(self, every: int, limit: int | None = None, on_spike: bool = False) -> None:
         """Listen to loaders; models come by add()."""
-        self.every, self.on_spike = every, on_spike
+        self.every = every
         self.limit = limit if limit is not None else _half_of_free()
         self.pid = os.getpid()
         self.recorder: Any = None  # once the run is open
@@ -120,8 +68,7 @@ class Box:
         self.fetched: dict[str, int] = {}  # batches drawn, by loader
         self.first_step: int | None = None
         self.first_fetched: dict[str, int] | None = None  # when the first step had ended
-        self.pending: tuple[str, int] | None = None  # what is wrong, and the step
-        self.losses: deque[float] = deque(maxlen=HISTORY)
+        self.judge = Judge(self._models, lambda: self._live(self.scalers), on_spike)
         self.free: list[Memory] = []
         self.dumped: dict[str, Path] = {}  # by cause
         self.consumers: list[Any] = []
@@ -153,7 +100,8 @@ class Box:
         self.names.update((id(p), name + key) for key, p in state.names_of(model))
 
     def close(self) -> None:
-        """Let everything go."""
+        """Let everything go; a fault of a last step that was skipped is written now."""
+        self._quietly(self._write_fault)
         loaders.leave(self)
         if self.signals is not None:
             self.signals.close()
@@ -184,19 +132,9 @@ class Box:
         self._quietly(self._keep_loss, loss)
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
-        """Note the first value that is wrong; -inf in an activation is a mask."""
-        is_mask = not nan and not posinf and name.startswith(("activation/", "input/"))
-        is_scaled = name.startswith("gradient/") and any(one() is not None for one in self.scalers)
-        if (
-            self.pending is None
-            and "not finite" not in self.dumped
-            and not is_mask
-            and not is_scaled
-        ):
-            what = "NaN" if nan else "Inf" if posinf else "-Inf"
-            kind, _, rest = name.partition("/")
-            text = f"loss is {what} ({rest})" if kind == "loss" else f"{what} in {name}"
-            self.pending = text, step
+        """Note the first value that is wrong; the optimizer's step writes the black box."""
+        if "not finite" not in self.dumped:
+            self._quietly(self.judge.see_value, name, step, nan, posinf, neginf)
 
     def before_update(self, optimizer: Any) -> None:
         """Keep gradients and numbers of an optimizer that is about to step; look for trouble."""
@@ -206,10 +144,12 @@ class Box:
         """Begin the next step: the last optimizer has stepped."""
         self._quietly(self._begin)
 
-    def program_ended(self, error: BaseException) -> None:
-        """Write the black box if an exception ends the program."""
+    def program_ended(self, error: BaseException, cause: str = "exception") -> None:
+        """Write the black box if an exception ends the program: its own, or one of a rule."""
+        self._quietly(self._write_fault)  # on_nonfinite="raise" ends it before the optimizer's step
         if isinstance(error, Exception):
-            self.dump("exception", f"{type(error).__name__}: {error}"[:200])
+            first_line = str(error).partition("\n")[0]
+            self.dump(cause, f"{type(error).__name__}: {first_line}"[:200])
 
     def _quietly(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function of ours; an error turns the black box off and is printed once."""
@@ -223,6 +163,7 @@ class Box:
     def _turn_off(self, error: Exception) -> None:
         what = str(error) if isinstance(error, MemoryError) else repr(error)
         print(f"tensortap: black box off: {what}", file=sys.stderr)
+        self.pid = -1  # nothing is written any more
         self.close()
 
     # ---- steps
@@ -237,7 +178,10 @@ class Box:
         number = self._number()
         if self.steps and self.steps[-1].number == number:
             return self.steps[-1]
-        self._write_pending()
+        last = self.steps[-1] if self.steps else None
+        if last is not None and last.losses and not last.updates:
+            self.judge.see_skipped(last.number)
+        self._write_fault()
         if self.first_step is None:
             self.first_step = number
         elif self.first_fetched is None:
@@ -336,82 +280,47 @@ class Box:
         return f"{loader}, {'eval' if is_eval else 'train'}"
 
     def _keep_forward(self, event: _core.ModuleEvent) -> None:
-        import torch
-
-        step = self._now()
-        found = _core.find_tensors((event.args, event.kwargs or {}), "")
-        inputs, unknown = [], {}
-        for name, tensor in found:
-            known = identity(tensor)
-            batches = enumerate(step.batches)
-            places = [(i, b.kept.names[known]) for i, b in batches if known in b.kept.names]
-            same = places[-1] if places else None  # a batch is kept once
-            inputs.append((name, _digest(tensor), same))
-            if same is None:
-                unknown[name] = tensor
-        step.inputs.append(Kept(unknown, self._memory()))
-        step.forwards.append(
-            {
-                "model": event.name,
-                "inputs": inputs,
-                "outputs": [],
-                "random": random_states(),
-                "autocast": repr(autocast_now(tuple(tensor for _, tensor in found))),
-                "grad": torch.is_grad_enabled(),
-            }
-        )
+        self._now().keep_forward(event, self._memory())
 
     def _keep_outputs(self, event: _core.ModuleEvent) -> None:
-        forwards = self.steps[-1].forwards if self.steps else []
-        mine = [one for one in forwards if one["model"] == event.name and not one["outputs"]]
-        if mine:
-            found = _core.find_tensors(event.output, "")
-            mine[-1]["outputs"] = [(name, _digest(tensor)) for name, tensor in found]
+        if self.steps:
+            self.steps[-1].keep_outputs(event)
 
     def _keep_loss(self, loss: Any) -> None:
         step = self._begin()
-        is_number = loss.numel() == 1 and (loss.device.type == "cpu" or self.on_spike)
+        on_spike = self.judge.on_spike
+        is_number = loss.numel() == 1 and (loss.device.type == "cpu" or on_spike)
         value = float(loss.detach()) if is_number else None
-        step.losses.append((_digest(loss), value))
-        if self.on_spike and value is not None and math.isfinite(value):
-            if self.pending is None and _is_spike(value, self.losses):
-                self.pending = f"loss jumps to {value:.4g}", step.number
-            self.losses.append(value)
+        step.losses.append((digests([loss])[0], value))
+        if on_spike and value is not None:
+            self.judge.see_loss(value, step.number)
 
     def _keep_update(self, optimizer: Any) -> None:
         step = self._begin()
         self._know(optimizer)
+        known = self._live(self.optimizers)
+        known = self._optimizers() if len(known) > 1 else known
+        index = next(i for i, one in enumerate(known) if one is optimizer)
+        step.updates.append({"optimizer": index, "numbers": state.numbers(optimizer)})
         gradients = {
             self.names.get(id(parameter), f"#{i}"): parameter.grad
             for i, parameter in enumerate(held(optimizer))
             if parameter.grad is not None
         }
-        known = self._live(self.optimizers)
-        known = self._optimizers() if len(known) > 1 else known
-        index = next(i for i, one in enumerate(known) if one is optimizer)
-        digests = {name: _digest(grad) for name, grad in self._telling(gradients).items()}
-        step.updates.append(
-            {"optimizer": index, "numbers": state.numbers(optimizer), "gradients": digests}
-        )
-        self._write_pending()
+        self._keep_gradients(step, gradients)
+        self._write_fault()
 
-    def _telling(self, gradients: dict[str, Any]) -> dict[str, Any]:
-        """Return the gradients to digest: all of a failing step; else small ones, such as biases.
-
-        Those of every layer change if anything in the step does, and cost nothing.
-        """
-        if self.pending is not None:
-            return gradients
-        small = {n: g for n, g in gradients.items() if g.numel() * g.element_size() <= SMALL}
-        return small or dict(list(gradients.items())[:1])
+    def _keep_gradients(self, step: Step, gradients: dict[str, Any]) -> None:
+        """Digest all of them in a step that fails; else a sample, which costs next to nothing."""
+        is_failing = self.judge.fault is not None
+        step.keep_gradients(gradients, whole=is_failing, sampled=not is_failing)
 
     # ---- writing
 
-    def _write_pending(self) -> None:
-        if self.pending is not None:
-            text, number = self.pending
-            self.pending = None
-            self.dump("spike" if text.startswith("loss jumps") else "not finite", text, number)
+    def _write_fault(self) -> None:
+        fault = self.judge.take_fault()
+        if fault is not None:
+            self.dump(*fault)
 
     def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
         """Write what is kept now; return the file, or None if there is nothing to write.
@@ -422,7 +331,7 @@ class Box:
             return None
         number = self._number() if step is None else step
         path = self.folder / file.FOLDER / f"step{number}" / f"rank{self.rank}.safetensors"
-        is_asked = cause in ("asked", "SIGUSR2")
+        is_asked = cause in ASKED
         if path in self.dumped.values():
             return path
         if not is_asked and (cause in self.dumped or len(self.dumped) >= MOST_DUMPS):
@@ -447,38 +356,12 @@ class Box:
         parts = [("snapshot", snapshot.memory)]
         steps = []
         for step in self.steps:
-            at = f"step{step.number}"
-            generators = Kept(
-                [step.random, *(forward["random"] for forward in step.forwards)], Memory()
-            )
-            parts.append((f"{at}/random", generators.memory))
-            for i, batch in enumerate(step.batches):
-                parts.append((f"{at}/batch{i}", batch.kept.memory))
-            for i, inputs in enumerate(step.inputs):
-                parts.append((f"{at}/inputs{i}", inputs.memory))
-            steps.append(
-                {
-                    "step": step.number,
-                    "fetched": step.fetched,
-                    "random": generators.tree,
-                    "batches": [
-                        {
-                            "loader": b.loader,
-                            "number": b.number,
-                            "rows": b.rows,
-                            "value": b.kept.tree,
-                        }
-                        for b in step.batches
-                    ],
-                    "forwards": [
-                        {k: v for k, v in forward.items() if k != "random"}
-                        for forward in step.forwards
-                    ],
-                    "losses": step.losses,
-                    "updates": step.updates,
-                    "digests": step.digests(),
-                }
-            )
+            facts, tensors = step.describe()
+            steps.append(facts)
+            parts += tensors
+        size = sum(memory.used for _, memory in parts)
+        if size > self.limit:
+            raise MemoryError(f"{size} bytes are more than its limit of {self.limit}")
         facts = {
             "cause": cause,
             "text": text,
@@ -493,28 +376,7 @@ class Box:
             "snapshot": {"step": since, "state": snapshot.tree},
             "steps": steps,
         }
-        size = sum(memory.used for _, memory in parts)
-        if size > self.limit:
-            raise MemoryError(f"{size} bytes are more than its limit of {self.limit}")
         file.write(path, facts, parts)
-
-
-def _digest(tensor: Any) -> str | None:
-    """Return the digest of a tensor; None: it cannot be read here."""
-    try:
-        return _core.digest(getattr(tensor, "_local_tensor", tensor)).hex()
-    except (TypeError, ValueError):
-        return None
-
-
-def _is_spike(loss: float, history: Iterable[float]) -> bool:
-    """Return whether a loss is far above those before it."""
-    before = list(history)
-    if len(before) < LEAST_HISTORY:
-        return False
-    mean = statistics.fmean(before)
-    spread = max(statistics.pstdev(before, mean), 1e-3 * abs(mean))
-    return loss - mean > SPIKE * spread
 
 
 def _half_of_free() -> int:

@@ -16,14 +16,16 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.blackbox import file, state
-from tensortap.blackbox.box import Box, Step
+from tensortap.blackbox.box import ASKED, Box
+from tensortap.blackbox.cause import Fault
+from tensortap.blackbox.step import Step
 from tensortap.blackbox.verdict import Result
 from tensortap.models.forward import set_random_states
 
 NOISE = 1e-3  # relative difference of two losses that rounding explains
 ENDLESS = 1 << 62  # steps or bytes
 MOST_ROWS = 8  # named
-ASKED = ("asked", "SIGUSR2", "SIGTERM", "SIGINT")  # causes that have no failing step
+WITHOUT_FAULT = (*ASKED, "SIGTERM", "SIGINT", "health")  # causes that have no failing step
 
 
 class ReplayEndedError(BaseException):
@@ -38,6 +40,7 @@ class Replayer(Box):
         home: Folder for the run of the replay.
         step: The step to end with; None: the one that failed.
         operators: Returns an operator log (`tt.ops`) of a model, for the last two steps; or None.
+        eager: Run the last step, and only that, without torch.compile.
         then: Called with the result; must not return.
     """
 
@@ -51,6 +54,7 @@ class Replayer(Box):
         *,
         step: int | None = None,
         operators: Callable[[Any], Any] | None = None,
+        eager: bool = False,
         then: Callable[[Result], object],
     ) -> None:
         """Read what there is; nothing happens before the program's first batch."""
@@ -59,9 +63,9 @@ class Replayer(Box):
         self.kept = {one["step"]: one for one in facts["steps"]}
         self.since: int = facts["snapshot"]["step"]
         self.target = step if step is not None else self._last_step()
-        self.operators = operators
+        self.operators, self.eager = operators, eager
         self.log: Any = None
-        self.found: list[tuple[str, int]] = []  # what was not finite, and the step
+        self.faults: list[Fault] = []  # what was not finite
         self.differences: list[tuple[int, str]] = []
         self.replaced = 0  # inputs that were not the kept ones
         self.is_set = False
@@ -71,7 +75,7 @@ class Replayer(Box):
         """Return the failing step; if none failed, the last one that was complete."""
         last: int = self.facts["step"]
         complete = [n for n, one in self.kept.items() if one["updates"] and self.since <= n <= last]
-        return max(complete, default=last) if self.facts["cause"] in ASKED else last
+        return max(complete, default=last) if self.facts["cause"] in WITHOUT_FAULT else last
 
     def open(self, recorder: Any, *rest: Any) -> None:
         """Set the number of the program's first step: the one after it is the snapshot's."""
@@ -126,12 +130,16 @@ class Replayer(Box):
         """Set the random generators to what they were when this step began."""
         if step.number > self.target:
             self._end_at_target()
-        if self.since <= step.number:
-            if self.operators is not None and self.log is None and step.number >= self.target - 1:
-                models = [model for _, model in self._models()]
-                self.log = self.operators(models[0] if len(models) == 1 else None)
-                self.log.start()
-            self._set_generators(step.number, 0)
+        if self.since > step.number:
+            return
+        if self.eager and step.number == self.target:
+            run_eagerly()
+        logged = self.target if self.eager else self.target - 1  # what is compiled, it cannot log
+        if self.operators is not None and self.log is None and step.number >= logged:
+            models = [model for _, model in self._models()]
+            self.log = self.operators(models[0] if len(models) == 1 else None)
+            self.log.start()
+        self._set_generators(step.number, 0)
 
     def _start(self, step: Step) -> None:
         """Set all state, once."""
@@ -191,32 +199,32 @@ class Replayer(Box):
         if step.number == self.target and len(step.updates) >= len(kept["updates"]):
             self._end_at_target()
 
-    def _telling(self, gradients: dict[str, Any]) -> dict[str, Any]:
-        return gradients
+    def _keep_gradients(self, step: Step, gradients: dict[str, Any]) -> None:
+        step.keep_gradients(gradients, whole=True, sampled=True)
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
         """Note that the fault is there again."""
         super().not_finite(name, step, nan, posinf, neginf)
-        self._write_pending()
+        self._write_fault()
 
-    def _write_pending(self) -> None:
+    def _write_fault(self) -> None:
         """Write nothing."""
-        if self.pending is not None:
-            self.found.append(self.pending)
-            self.pending = None
+        fault = self.judge.take_fault()
+        self.faults += [] if fault is None else [fault]
 
     def dump(self, cause: str, text: str = "", step: int | None = None) -> None:
         """Write nothing."""
 
-    def program_ended(self, error: BaseException | None) -> None:
+    def program_ended(self, error: BaseException | None, cause: str = "exception") -> None:
         """Decide what became of the replay, if the program has ended by itself."""
         if self.result is not None:
             return
         number = self._number()
         expected = self.facts["text"].partition(":")[0]
-        if error is not None and number == self.target and self.facts["cause"] == "exception":
+        if error is not None and number == self.target:
             is_same = type(error).__name__ == expected
-            self._end_at_target(error if is_same else None)
+            if self.facts["cause"] == "exception" or type(error).__name__ == "NonFiniteError":
+                self._end_at_target(error if is_same else None)
         if error is not None and isinstance(error, Exception):
             why = f"the program ended with {type(error).__name__}: {error}"[:300]
         else:
@@ -253,7 +261,7 @@ class Replayer(Box):
             verdict = (
                 "bits" if error is not None and is_whole else "noise" if error else "transient"
             )
-        elif cause == "not finite" and not any(n == self.target for _, n in self.found):
+        elif cause == "not finite" and not any(one.step == self.target for one in self.faults):
             verdict = "transient"
         elif is_whole:
             verdict = "bits"
@@ -286,7 +294,7 @@ class Replayer(Box):
             "rank": self.facts["rank"],
             "replaced_inputs": self.replaced,
             "first_difference": min(self.differences, default=None),
-            "found": self.found[:1],
+            "found": [(one.text, one.step) for one in self.faults[:1]],
             "rows": [
                 row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)
             ],
@@ -310,6 +318,14 @@ class Replayer(Box):
                     of = f" (row {kept['rows'][row]} of the dataset)"
                 found.append(f"row {row} of the batch{name.removeprefix(place)}{of}")
         return found
+
+
+def run_eagerly() -> None:
+    """Run all code without torch.compile from now on, where this torch can."""
+    import torch
+
+    if hasattr(torch.compiler, "set_stance"):
+        torch.compiler.set_stance("force_eager")
 
 
 def _fill(tensor: Any, value: Any) -> None:

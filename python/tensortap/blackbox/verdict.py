@@ -35,7 +35,8 @@ def describe(result: Result) -> list[str]:
     if result.get("eager") in ("bits", "noise"):
         lines.append("it is there without torch.compile, too")
     if result.get("replaced_inputs"):
-        lines.append(f"{result['replaced_inputs']} inputs were others: the kept ones were used")
+        count = result["replaced_inputs"]
+        lines.append(f"{count} inputs of the model were not the kept ones, which were used instead")
     if result.get("changed"):
         lines.append(f"{result['changed']} has changed since the run")
     lines += [f"not finite: {row}" for row in result.get("rows", [])]

@@ -1,7 +1,7 @@
 """Run a program again from a black box: the Python half of `tensortap replay`.
 
 The program runs in a process of its own, one for each rank; this one starts it, and prints the
-verdict.  A second process repeats the step without torch.compile where the first one compiled.
+verdict.  A second process runs the last step without torch.compile where the first one compiled.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -81,14 +81,17 @@ def replay(options: Options, command: list[str]) -> int:
     if not command and facts[0]["program"].get("cwd"):
         enter(facts[0]["program"]["cwd"])
     with tempfile.TemporaryDirectory(prefix="tensortap-replay-") as folder:
-        result = worst(run_ranks(paths, facts, {**how, "eager": bool(options.eager)}, folder))
+        eager = "program" if options.eager else ""
+        result = worst(run_ranks(paths, facts, {**how, "eager": eager}, folder))
         is_there = result["verdict"] in ("bits", "noise")
         if result["is_compiled"] and not options.eager and is_there:
-            again = worst(run_ranks(paths, facts, {**how, "eager": True}, folder))
+            again = worst(run_ranks(paths, facts, {**how, "eager": "step"}, folder))
             result["eager"] = again["verdict"]
-            result |= {key: again[key] for key in ("report", "operators") if key in again}
+            found = (result.get("operators") or {}).get("first_bad") or {}
             if again["verdict"] == "transient":
                 result["verdict"] = "compiled"
+            elif not found.get("certain"):  # now the operators inside of compiled code are known
+                result |= {key: again[key] for key in ("report", "operators") if key in again}
     program = facts[0]["program"]
     if program.get("hash") not in (None, hash_of(str(program.get("file")))):
         result["changed"] = program.get("file")
@@ -269,20 +272,19 @@ def child(plan_path: str) -> None:
         os._exit(0)  # the program has nothing more to do: no handler of its may run
 
     def make() -> Any:
-        import torch
-
         import tensortap
-        from tensortap.blackbox.replayer import Replayer
+        from tensortap.blackbox.replayer import Replayer, run_eagerly
 
-        if plan["eager"] and hasattr(torch.compiler, "set_stance"):
-            torch.compiler.set_stance("force_eager")
-        operators = partial(tensortap.ops, eager=plan["eager"]) if plan["ops"] else None
+        if plan["eager"] == "program":
+            run_eagerly()
+        operators = partial(tensortap.ops, eager=bool(plan["eager"])) if plan["ops"] else None
         made.append(
             Replayer(
                 *file.read(plan["path"]),
                 plan["home"],
                 step=plan["step"],
                 operators=operators,
+                eager=plan["eager"] == "step",
                 then=write,
             )
         )

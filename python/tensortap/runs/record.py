@@ -145,7 +145,8 @@ class Recording(_core.Recorder):
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
         if self.box is not None:
-            self.box.program_ended(error)
+            is_rule = type(error).__name__ == "UnhealthyError"
+            self.box.program_ended(error, "health" if is_rule else "exception")
         what = type(error).__name__
         self.note(
             f"stopped by {what}" if program.is_private() else f"stopped by {what}: {error}"[:500]

@@ -175,7 +175,8 @@ def find(run: Path, step: int | None) -> list[Path]:
     found = file.dumps(run)
     if not found:
         raise FileNotFoundError(
-            f"{run} has no black box; record one with: tensortap run --black-box 8 train.py"
+            f"{run} has no black box: it was not asked for, or nothing went wrong; "
+            "to have one: tensortap run --black-box 8 train.py"
         )
     if step is None:
         return next(iter(found.values()))
