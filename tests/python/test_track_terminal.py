@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pty
 import re
 import select
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,17 @@ load("p" * 300, list(range(20)))
 """
 
 
-def on_terminal(folder: Path, columns: int, **environment: str) -> str:
-    """Run PROGRAM on a terminal of its own; give what came out."""
+@functools.cache
+def on_terminal(columns: int, no_color: bool = False) -> tuple[str, str]:
+    """Run PROGRAM on a terminal of its own; give what came out, and its log."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shown = run_on_terminal(folder, columns, {"NO_COLOR": "1"} if no_color else {})
+        (log,) = (folder / "logs").iterdir()
+        return shown, log.read_text()
+
+
+def run_on_terminal(folder: Path, columns: int, environment: dict[str, str]) -> str:
     (folder / "prog.py").write_text(PROGRAM)
     ours, theirs = pty.openpty()
     surroundings = {
@@ -72,40 +83,35 @@ def bare(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def logged(folder: Path) -> str:
-    (path,) = (folder / "logs").iterdir()
-    return path.read_text()
-
-
-def test_names_changes_and_nan_have_colours_on_a_terminal_only(tmp_path: Path) -> None:
-    shown = on_terminal(tmp_path, 200)
+def test_names_changes_and_nan_have_colours_on_a_terminal_only() -> None:
+    shown, log = on_terminal(200)
     assert "\x1b[36mpicture\x1b[0m@7" in shown
     assert "\x1b[1;31m1 NaN\x1b[0m" in shown
     assert re.search(r"\x1b\[33mchanged: shape, dtype\x1b\[0m", shown)
     assert re.search(r"\x1b\[33mshape=[^|]+\x1b\[0m \| \x1b\[33mdtype=\S+\x1b\[0m \|", shown)
-    assert "\x1b" not in logged(tmp_path)
-    assert "[Tensor] picture@7" in logged(tmp_path)
+    assert "\x1b" not in log
+    assert "[Tensor] picture@7" in log
 
 
-def test_no_color_is_obeyed(tmp_path: Path) -> None:
-    assert "\x1b" not in on_terminal(tmp_path, 200, NO_COLOR="1")
+def test_no_color_is_obeyed() -> None:
+    assert "\x1b" not in on_terminal(200, no_color=True)[0]
 
 
 @pytest.mark.parametrize("columns", [60, 100])
-def test_no_line_is_wider_than_the_terminal(tmp_path: Path, columns: int) -> None:
-    shown = bare(on_terminal(tmp_path, columns))
+def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
+    shown, log = on_terminal(columns)
+    shown = bare(shown)
     assert max(width(line) for line in shown.splitlines()) <= columns
     rows = shown.splitlines()
     assert all(re.match(r"(│   )*(┌── |├─ |└─ |│     |      )", row) for row in rows), shown
     words = re.sub(r"\s+", " ", re.sub(r"[│┌├└─]", " ", shown))
-    for line in logged(tmp_path).splitlines():
+    for line in log.splitlines():
         text = re.sub(r"[│┌├└─]", " ", line.split(" - INFO - ")[1])
         assert re.sub(r"\s", "", text) in re.sub(r"\s", "", words)  # nothing is lost
 
 
-def test_the_log_keeps_whole_lines(tmp_path: Path) -> None:
-    on_terminal(tmp_path, 60)
-    assert any(len(line) > 150 for line in logged(tmp_path).splitlines())
+def test_the_log_keeps_whole_lines() -> None:
+    assert any(len(line) > 150 for line in on_terminal(60)[1].splitlines())
 
 
 def test_lines_end_between_fields() -> None:
@@ -143,6 +149,5 @@ def test_a_word_longer_than_the_line_is_cut() -> None:
     assert sum(row.count("x") for row in rows) == 200
 
 
-def test_very_long_values_are_cut_with_their_length(tmp_path: Path) -> None:
-    on_terminal(tmp_path, 100)
-    assert "… (length 300)" in logged(tmp_path)
+def test_very_long_values_are_cut_with_their_length() -> None:
+    assert "… (length 300)" in on_terminal(100)[1]
