@@ -16,7 +16,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "track.md"
 
 
 def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", GUIDE.read_text(), re.M | re.S)
+    return re.findall(rf"^```{kind}.*?\n(.*?)^```$", GUIDE.read_text(), re.M | re.S)
 
 
 def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
