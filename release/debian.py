@@ -66,24 +66,28 @@ class Archive:
 
     def has(self, package: str) -> bool:
         """Return whether any suite has this package."""
-        return "Version:" in self.apt("apt-cache", "show", "--no-all-versions", package)
+        return package in self.apt("apt-cache", "pkgnames", package).split()
 
     def source(self, name: str, to: Path) -> Path:
-        """Unpack the newest source package that can be had; return its folder."""
+        """Unpack the newest source package that can be downloaded; return its folder."""
         if to.exists():
             return to
         to.parent.mkdir(parents=True, exist_ok=True)
-        for suite in reversed(SUITES):  # a mirror may lag behind its lists
+        for suite in reversed(SUITES):  # a mirror may list files that it does not have
             try:
                 self.apt("apt-get", "source", "-qq", "--download-only", f"{name}/{suite}")
-            except RuntimeError as error:
-                print(f"{name} of {suite}: {error}", file=sys.stderr)
+            except RuntimeError:
+                print(
+                    f"{name}: the sources of {suite} cannot be downloaded; trying an older release"
+                )
+                for part in self.downloads.glob(f"{name}_*"):
+                    part.unlink()
                 continue
-            for dsc in sorted(self.downloads.glob(f"{name}_*.dsc")):
-                unpack = ["dpkg-source", "--no-check", "-x", str(dsc), str(to)]
-                subprocess.run(unpack, check=True, capture_output=True)
-                return to
-        raise RuntimeError(f"no suite has the sources of {name}")
+            (description,) = self.downloads.glob(f"{name}_*.dsc")
+            unpack = ["dpkg-source", "--no-check", "-x", str(description), str(to)]
+            subprocess.run(unpack, check=True, capture_output=True)
+            return to
+        raise RuntimeError(f"no release has the sources of {name}")
 
     def unpack(self, package: str, architecture: str, to: Path) -> Path:
         """Unpack the files of a binary package into a folder; return it."""

@@ -2,9 +2,9 @@
 
     ./dev wheels --check [VERSION...]
 
-x86-64: a Debian with nothing but its Python, made by debootstrap, for 3.11, 3.13, 3.14 and 3.15;
-a fresh environment of this machine's Python for 3.12, which no Debian has.  AArch64: the files of
-such a Debian, run by qemu-user.  Each wheel is tried without and with NumPy; 3.11 with torch, too.
+x86-64: a Debian with nothing but its Python, made by debootstrap.  No Debian has 3.12: the one that
+is installed here is copied into the Debian of 3.11.  AArch64: the files of such a Debian, run by
+qemu-user.  Each wheel is tried without and with NumPy; that of 3.11 also with torch.
 Needs root, for chroot.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -24,7 +24,8 @@ from debian import address
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build" / "smoke"
-SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid", "3.15": "sid"}
+SUITES = {"3.11": "bookworm", "3.12": "bookworm", "3.13": "trixie", "3.14": "sid", "3.15": "sid"}
+COPIED = "3.12"  # in no Debian
 EMULATED = ("3.11", "3.13")
 INSTALL, IMPORT = 5.0, 50.0  # the most: seconds, milliseconds
 
@@ -78,7 +79,7 @@ def make_root(suite: str, machine: str, versions: list[str]) -> Path:
     if (folder / ".complete").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    packages = [f"python{one}{end}" for one in versions for end in ("", "-venv")]
+    packages = [f"python{one}{end}" for one in versions if one != COPIED for end in ("", "-venv")]
     if "3.11" in versions:
         packages.append("python3-distutils")  # provides what python3.11-venv depends on
     is_foreign = machine != "x86_64"
@@ -87,13 +88,26 @@ def make_root(suite: str, machine: str, versions: list[str]) -> Path:
         *(["--foreign", "--arch=arm64"] if is_foreign else []),
         *(suite, folder, address()),
     )
-    if (
-        is_foreign
-    ):  # its own programs cannot run here, so nothing is configured: the files are enough
+    if is_foreign:  # its programs cannot run here, so nothing is configured: the files are enough
         for deb in (folder / "var/cache/apt/archives").glob("*.deb"):
             run("dpkg-deb", "-x", deb, folder)
     (folder / ".complete").touch()
     return folder
+
+
+def copy_python(version: str, root: Path) -> str:
+    """Copy a Python of this machine to the same path in a bare system; return that path."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for home in pyenv.glob(f"{version}.*"):
+        shutil.copytree(
+            home,
+            root / home.relative_to("/"),
+            symlinks=True,
+            ignore=shutil.ignore_patterns("test", "site-packages", "__pycache__"),
+            dirs_exist_ok=True,
+        )
+        return f"{home}/bin/python{version}"
+    raise RuntimeError(f"Debian has no Python {version}, and {pyenv} has none either")
 
 
 def try_wheel(version: str, machine: str) -> str:
@@ -104,15 +118,10 @@ def try_wheel(version: str, machine: str) -> str:
     code = Path(__file__).with_name("smoke_program.py")
     if machine != "x86_64":
         return try_emulated(version, machine, wheel, packages, code)
-    if version in SUITES:
-        suite = SUITES[version]
-        root = make_root(suite, machine, [one for one in SUITES if SUITES[one] == suite])
-        work, before = root / "smoke", ["chroot", root]
-        python, home = f"/usr/bin/python{version}", "/smoke"
-    else:
-        work, before = BUILD / f"venv-{version}", []
-        found = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
-        python, home = str(found[-1]) if found else f"python{version}", str(work)
+    suite = SUITES[version]
+    root = make_root(suite, machine, [one for one in SUITES if SUITES[one] == suite])
+    python = copy_python(version, root) if version == COPIED else f"/usr/bin/python{version}"
+    work, home, before = root / "smoke", "/smoke", ["chroot", root]
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     for path in (wheel, code):
@@ -132,7 +141,7 @@ def try_wheel(version: str, machine: str) -> str:
     for extra in extras:
         run(*pip, "--find-links", f"{home}/packages", extra)
         run(*before, *words, "numpy", "line", *(["torch"] if extra.startswith("torch") else []))
-    outlive(before, own, home, work, [*pip, "--force-reinstall", f"{home}/{wheel.name}"])
+    outlive([*before, own], pip, home, work, wheel)
     left = list((work / "env").rglob("*tensortap*"))
     if left:
         raise RuntimeError(f"uninstalling leaves {left}")
@@ -157,23 +166,41 @@ with tt.record(sys.argv[2]) as run:
 """
 
 
+def make_older(wheel: Path, folder: Path) -> Path:
+    """Return a copy of the wheel that calls itself version 0.0.1."""
+    tool = [sys.executable, "-m", "wheel"]
+    run(*tool, "unpack", wheel, "-d", folder / "older")
+    (content,) = (folder / "older").iterdir()
+    (about,) = content.glob("*.dist-info")
+    text = (about / "METADATA").read_text()
+    (about / "METADATA").write_text(re.sub(r"(?m)^Version: .*$", "Version: 0.0.1", text))
+    about.rename(content / "tensortap-0.0.1.dist-info")
+    run(*tool, "pack", content, "-d", folder)
+    (made,) = folder.glob("tensortap-0.0.1-*.whl")
+    return made
+
+
 def outlive(
-    before: list[str | Path], own: str, home: str, work: Path, reinstall: list[str | Path]
+    own: list[str | Path], pip: list[str | Path], home: str, work: Path, wheel: Path
 ) -> None:
-    """Replace and remove the package while a program records; the run must be complete."""
+    """Downgrade, upgrade and remove the package while a program records: its run is complete."""
     (work / "records.py").write_text(RECORDS)
-    words = [*before, own, f"{home}/records.py", f"{home}/go", f"{home}/run"]
-    with subprocess.Popen([str(word) for word in words]) as program:
-        while not (work / "ready").exists() and program.poll() is None:
+    program = f"{home}/env/bin/tensortap"
+    older = make_older(wheel, work)
+    words = [*own, f"{home}/records.py", f"{home}/go", f"{home}/run"]
+    with subprocess.Popen([str(word) for word in words]) as recording:
+        while not (work / "ready").exists() and recording.poll() is None:
             time.sleep(0.05)
-        run(*reinstall)
-        run(*before, own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
+        for name in (older.name, wheel.name):
+            run(*pip, f"{home}/{name}")
+            run(*own[:-1], program, "show", f"{home}/run")
+        run(*own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
         (work / "go").touch()
-        if program.wait() != 0:
+        if recording.wait() != 0:
             raise RuntimeError("a program that recorded did not survive the removal of tensortap")
-    run(*reinstall)
-    run(*before, f"{home}/env/bin/tensortap", "check", f"{home}/run")
-    run(*before, own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
+    run(*pip, f"{home}/{wheel.name}")
+    run(*own[:-1], program, "check", f"{home}/run")
+    run(*own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
     shutil.rmtree(work / "run")
 
 
@@ -183,14 +210,8 @@ def try_emulated(version: str, machine: str, wheel: Path, packages: Path, code: 
     target = BUILD / f"target-{version}-{machine}"
     shutil.rmtree(target, ignore_errors=True)
     pip = next((root / "usr/share/python-wheels").glob("pip-*.whl"))
-    start = [
-        "qemu-aarch64",
-        "-L",
-        root,
-        "-E",
-        f"PYTHONPATH={target}",
-        root / f"usr/bin/python{version}",
-    ]
+    start = ["qemu-aarch64", "-L", root, "-E", f"PYTHONPATH={target}"]
+    start.append(root / f"usr/bin/python{version}")
     program = f"qemu-aarch64 -L {root} {target}/bin/tensortap"
     install = [*start, f"{pip}/pip", "install", "-q", "--no-index", "--target", target]
     run(*install, wheel)
@@ -205,7 +226,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print("a bare system needs chroot, and that needs root")
         return 3
-    wanted = sys.argv[1:] or ["3.11", "3.12", "3.13", "3.14", "3.15"]
+    wanted = sys.argv[1:] or list(SUITES)
     cases = [(version, "x86_64") for version in wanted]
     cases += [(version, "aarch64") for version in wanted if version in EMULATED]
     wrong = 0

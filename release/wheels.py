@@ -118,7 +118,9 @@ def make_libraries(archive: Archive, machine: str) -> Path:
     (prefix / "licenses").mkdir()
     for name, (sources, texts) in LIBRARIES.items():
         source = archive.source(name, BUILD / "sources" / name)
-        version = re.search(r"\((?:\d+:)?([\d.]+)", (source / "debian/changelog").read_text())
+        changes = (source / "debian/changelog").read_text()
+        (version,) = re.findall(r"^\S+ \((?:\d+:)?([\d.]+)", changes)
+        print(f"{name} {version} for {machine}", flush=True)
         for header in HEADERS[name]:
             shutil.copy(source / header, prefix / "include")
         for text in texts:
@@ -128,7 +130,7 @@ def make_libraries(archive: Archive, machine: str) -> Path:
         elif sources:
             compile_library(name, source, sources, prefix, machine)
         (prefix / "pkgconfig" / f"{name}.pc").write_text(
-            f"Name: {name}\nDescription: {name}\nVersion: {version[1] if version else 0}\n"
+            f"Name: {name}\nDescription: {name}\nVersion: {version}\n"
             f"Cflags: -I{prefix}/include\n" + (f"Libs: {prefix}/lib/{name}.a\n" if sources else "")
         )
     (prefix / "complete").touch()
@@ -245,6 +247,9 @@ def build(version: str, machine: str, headers: Path, prefix: Path) -> Path:
     """Build one wheel; return it."""
     out = BUILD / f"wheel-{version}-{machine}"
     shutil.rmtree(out, ignore_errors=True)
+    objects = BUILD / f"build-{machine}"  # of all Pythons: only the extension is compiled again
+    if objects.exists():  # Meson would go on with the headers of the last Python
+        run(sys.executable, "-m", "mesonbuild.mesonmain", "configure", "--clearcache", objects)
     setup = [
         f"--cross-file={write_cross_file(machine, prefix)}",
         f"-Dpython.build_config={describe_python(version, machine, headers)}",
@@ -252,7 +257,7 @@ def build(version: str, machine: str, headers: Path, prefix: Path) -> Path:
     run(
         *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT),
         *(f"-Csetup-args={argument}" for argument in setup),
-        f"-Cbuild-dir={out / 'build'}",
+        f"-Cbuild-dir={objects}",
         f"-Ccompile-args=-j{os.environ.get('JOBS', os.cpu_count())}",
     )
     (wheel,) = out.glob("*.whl")
