@@ -21,8 +21,11 @@ def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) ->
     """Draw DOT text with Graphviz; return the picture."""
     try:
         import pygraphviz
-    except ImportError as why:
+    except ModuleNotFoundError as why:
         raise GraphvizError(f"pygraphviz is missing ({why}); `pip install pygraphviz`") from why
+    except ImportError as why:  # its wheels take GLib from the system
+        remedy = "`apt-get install libglib2.0-0` or your system's package of it"
+        raise GraphvizError(f"pygraphviz cannot be loaded ({why}); {remedy}") from why
     try:
         with _graphviz_lock:
             _load_fonts(Path(pygraphviz.__file__).parent)
