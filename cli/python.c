@@ -54,7 +54,7 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
     char *tried = strdup(python);
     char **argv = calloc(count + 7, sizeof *argv);
     if (argv == NULL || tried == NULL) {
-        (void)tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        (void)tt_fail_plain(err, TT_ENOMEM);
         goto out;
     }
     char *head[] = { tried, dash_c, boot, name, version, tried };

@@ -17,6 +17,8 @@ extern "C" {
  *     return tt_fail(err, TT_EIO, "%s: %s", path, strerror(errno)); */
 tt_status tt_fail(tt_error *err, tt_status st, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same with the text of the status; TT_OK writes nothing. */
+tt_status tt_fail_plain(tt_error *err, tt_status st);
 
 /* ---- memory that grows -------------------------------------------------- */
 

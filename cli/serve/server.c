@@ -99,7 +99,7 @@ tt_status tt_server_open(const char *folder, bool is_private, tt_server **out, t
     if (server != NULL && (server->folder = strndup(folder, len)) != NULL)
         server->title = title_of(server->folder);
     if (server == NULL || server->title == NULL)
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        st = tt_fail_plain(err, TT_ENOMEM);
     if (st == TT_OK) {
         server->is_private = is_private;
         st = list_runs(server, false, err);
@@ -151,7 +151,7 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
     tt_status st = TT_OK;
     if (asprintf(&e->key, "%s\n%s", q->runs[0], q->runs[1]) < 0) {
         e->key = NULL;
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     }
     for (size_t i = 0; st == TT_OK && i < count; i++) {
         const char *path = find_run(server, q->runs[i]);

@@ -22,6 +22,11 @@ const char *tt_status_text(tt_status st)
     return "unknown status";
 }
 
+tt_status tt_fail_plain(tt_error *err, tt_status st)
+{
+    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
+}
+
 tt_status tt_fail(tt_error *err, tt_status st, const char *format, ...)
 {
     if (err != NULL) {

@@ -112,18 +112,24 @@ static void *run_and_tell(void *argument)
     return NULL;
 }
 
-tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err)
+int tt_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
+    int got = pthread_create(thread, NULL, run, argument);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return got;
+}
+
+tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err)
+{
     if (worker->has_thread)
         return TT_OK;
     worker->run = run;
     worker->argument = argument;
     worker->has_ended = false;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
-    int got = pthread_create(&worker->thread, NULL, run_and_tell, worker);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int got = tt_thread_start(&worker->thread, run_and_tell, worker);
     if (got != 0)
         return tt_fail(err, TT_ENOMEM, "pthread_create: %s", strerror(got));
     worker->has_thread = true;

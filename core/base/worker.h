@@ -48,11 +48,14 @@ typedef struct tt_worker {
     struct tt_worker *next;        /* in the list of all workers */
 } tt_worker;
 
+/* pthread_create for a thread that blocks all signals: they are the program's. */
+int tt_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
 /* in_child: what the owner does in a forked child; it may not allocate. */
 tt_status tt_worker_open(tt_worker *worker, void (*in_child)(void *owner), void *owner);
 /* Without a thread, or after it was joined. */
 void tt_worker_close(tt_worker *worker);
-/* Twice is once.  Signals stay with the program's own threads. */
+/* Twice is once. */
 tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err);
 /* Waits for the thread to end.  False: it has not ended after so many seconds, and goes on;
  * the worker and all that it uses must then stay. */

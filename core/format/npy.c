@@ -38,5 +38,5 @@ tt_status tt_npy_head(const tt_content *content, tt_buf *out, tt_error *err)
     text[MAGIC - 2] = (char)(len & 0xff);
     text[MAGIC - 1] = (char)(len >> 8);
     tt_status st = tt_buf_append(out, text, MAGIC + len);
-    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+    return tt_fail_plain(err, st);
 }

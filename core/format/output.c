@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
@@ -155,34 +154,10 @@ int tt_output_fd(const tt_output *output)
     return output->fd;
 }
 
-struct iovec tt_output_part(const void *bytes, size_t n)
+tt_status tt_output_write(const tt_output *file, struct iovec *parts, int count, tt_error *err)
 {
-    return (struct iovec){ (void *)(uintptr_t)bytes, n };
-}
-
-tt_status tt_output_write(const tt_output *file, struct iovec *part, int count, tt_error *err)
-{
-    while (count > 0) {
-        if (part->iov_len == 0) {
-            part++;
-            count--;
-            continue;
-        }
-        ssize_t written = writev(file->fd, part, count);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return fail_errno(err, file->path, errno);
-        size_t left = (size_t)written;
-        for (int i = 0; i < count; i++) {
-            size_t taken = left < part[i].iov_len ? left : part[i].iov_len;
-            if (taken > 0) /* an empty part may have no address */
-                part[i].iov_base = (char *)part[i].iov_base + taken;
-            part[i].iov_len -= taken;
-            left -= taken;
-        }
-    }
-    return TT_OK;
+    return tt_file_write(file->fd, parts, count, -1) == TT_OK ? TT_OK
+                                                              : fail_errno(err, file->path, errno);
 }
 
 tt_status tt_output_close(tt_output *file, tt_status st, tt_error *err)

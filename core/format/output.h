@@ -4,9 +4,7 @@
 #ifndef TT_FORMAT_OUTPUT_H
 #define TT_FORMAT_OUTPUT_H
 
-#include "tensortap_tools.h"
-
-#include <sys/uio.h>
+#include "base/file.h"
 
 struct tt_output {
     int fd;
@@ -15,10 +13,8 @@ struct tt_output {
     bool is_nameless; /* until it is whole */
 };
 
-/* All of these parts, any of which may be empty; `part` is changed. */
-tt_status tt_output_write(const tt_output *output, struct iovec *part, int count, tt_error *err);
-/* A part to write. */
-struct iovec tt_output_part(const void *bytes, size_t n);
+/* All of these parts, any of which may be empty; `parts` is changed. */
+tt_status tt_output_write(const tt_output *output, struct iovec *parts, int count, tt_error *err);
 /* "path: why", with the end of a long path. */
 tt_status tt_output_fail(tt_error *err, tt_status st, const char *path, const char *why);
 

@@ -133,7 +133,7 @@ tt_status tt_pt_head(const tt_content *content, tt_buf *out, tt_error *err)
 {
     tt_zip zip;
     begin(content, &zip, out);
-    return out->st == TT_OK ? TT_OK : tt_fail(err, out->st, "%s", tt_status_text(out->st));
+    return tt_fail_plain(err, out->st);
 }
 
 tt_status tt_pt_tail(const tt_content *content, uint32_t crc, tt_buf *out)

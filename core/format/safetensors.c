@@ -87,7 +87,7 @@ static tt_status finish(tt_json *json, tt_status st, size_t at, tt_buf *out, tt_
     while (st == TT_OK && (out->len - at) % ALIGN != 0)
         st = tt_buf_text(out, " ");
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     size_t len = out->len - at - LENGTH;
     for (size_t i = 0; i < LENGTH; i++)
         out->data[at + i] = (char)(len >> (8 * i) & 0xff);
@@ -157,7 +157,7 @@ tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_
     tt_status st = file != NULL && file->contents != NULL ? TT_OK : TT_ENOMEM;
     if (st < 0) {
         free_file(file);
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     }
     st = tt_output_open(path, &file->stream.file, err);
     if (st == TT_OK)

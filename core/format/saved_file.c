@@ -67,8 +67,8 @@ static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_er
 {
     if (stream->has_crc && n > 0)
         stream->crc = tt_crc32(stream->crc, bytes, n);
-    struct iovec part[] = { tt_output_part(stream->waiting.data, stream->waiting.len),
-                            tt_output_part(bytes, n) };
+    struct iovec part[] = { tt_file_part(stream->waiting.data, stream->waiting.len),
+                            tt_file_part(bytes, n) };
     tt_status st = tt_output_write(stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
     return st;

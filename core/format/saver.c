@@ -253,7 +253,7 @@ tt_status tt_saver_open(size_t bytes, tt_saver **out, tt_error *err)
     tt_saver *saver = calloc(1, sizeof *saver);
     if (saver == NULL || tt_worker_open(&saver->worker, NULL, saver) < 0) {
         free(saver);
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     }
     saver->pool.most = bytes > 0 ? bytes : BYTES;
     *out = saver;
@@ -333,7 +333,7 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
         queue_job(saver, now);
     unlock(saver);
     if (now == NULL)
-        return st < 0 ? st : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return st < 0 ? st : tt_fail_plain(err, TT_ENOMEM);
     if (bytes > 0) /* an empty job may be written and gone already */
         copy_elements(saver, now, t);
     return TT_OK;

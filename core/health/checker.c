@@ -97,7 +97,7 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     int32_t files = tt_run_file_count(run),
             good_files = options->baseline != NULL ? tt_run_file_count(options->baseline) : 0;
     tt_draft *draft = calloc(1, sizeof *draft);
-    tt_status st = draft != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tt_status st = draft != NULL ? TT_OK : tt_fail_plain(err, TT_ENOMEM);
     if (st == TT_OK)
         st = check_ids(options->select, "select", err);
     if (st == TT_OK)
@@ -120,7 +120,7 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
         *out = &draft->public;
         draft = NULL;
     } else if (err != NULL && err->text[0] == '\0') {
-        (void)tt_fail(err, st, "%s", tt_status_text(st));
+        (void)tt_fail_plain(err, st);
     }
     free_all(histories, files);
     free_all(good, good_files);
@@ -143,7 +143,7 @@ tt_status tt_checker_create(tt_checker **out, tt_error *err)
     tt_status st = checker != NULL ? tt_history_create(-1, &checker->history) : TT_ENOMEM;
     if (st < 0) {
         tt_checker_free(checker);
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     }
     *out = checker;
     return TT_OK;
@@ -188,11 +188,11 @@ tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
     tt_draft *draft = calloc(1, sizeof *draft);
     if (draft == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     tt_status st = apply_all(draft, &checker->history, 1, NULL);
     if (st < 0) {
         tt_findings_free((tt_findings *)draft);
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     }
     tt_draft_settle(draft, NULL);
     tt_findings *p = &draft->public;

@@ -265,7 +265,7 @@ tt_status tt_histories_read(tt_run *run, tt_history **out, int32_t *ranks, tt_er
         for (int32_t file = 0; all != NULL && file < run->count; file++)
             tt_history_free(&all[file]);
         free(all);
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     }
     *out = all;
     *ranks = count;

@@ -89,7 +89,7 @@ tt_status tt_page_axis_add(tt_page_axis *axis, tt_run *run, tt_error *err)
     }
     free(steps);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     free(axis->steps);
     *axis = (tt_page_axis){ joined, have, have, false };
     return TT_OK;

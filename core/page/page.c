@@ -41,7 +41,7 @@ tt_status tt_page_open(const tt_page_run *runs, size_t count, const tt_page_opti
         return tt_fail(err, TT_EINVAL, "a page is of one run or two");
     tt_page *page = calloc(1, sizeof *page);
     if (page == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     page->count = count;
     page->options = *options;
     /* A cursor of an earlier page about the same runs is older than this one's. */
@@ -98,7 +98,7 @@ static tt_status look_further(tt_page_source *s, tt_error *err)
             st = tt_run_look(s->run, s->looked, &look, latest, err);
         st = st == TT_EFORMAT ? TT_OK : st; /* damaged: the site is left out */
     }
-    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : TT_OK;
+    return tt_fail_plain(err, st);
 }
 
 tt_status tt_page_look(tt_page *page, tt_error *err)
@@ -200,7 +200,7 @@ tt_status tt_page_read(tt_page *page, tt_page_sort sort, tt_error *err)
         bins->marked = bins->count;
     }
     page->is_read[sort] = st == TT_OK;
-    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : TT_OK;
+    return tt_fail_plain(err, st);
 }
 
 /* ---- following ------------------------------------------------------------------------ */
@@ -269,7 +269,7 @@ tt_status tt_page_follow(tt_page *page, tt_error *err)
             for (size_t sort = 0; sort < TT_PAGE_SORT_COUNT_; sort++)
                 tt_page_bins_mark(&page->sources[i].bins[sort], page->generation);
     }
-    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : TT_OK;
+    return tt_fail_plain(err, st);
 }
 
 tt_status tt_page_compare(tt_page *page, tt_error *err)
@@ -479,7 +479,7 @@ tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const ch
     st = st == TT_OK && body.st < 0 ? body.st : st == TT_OK ? out->st : st;
     tt_buf_free(&text);
     tt_buf_free(&body);
-    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : TT_OK;
+    return tt_fail_plain(err, st);
 }
 
 /* "0/site/17" */

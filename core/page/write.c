@@ -194,6 +194,5 @@ tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_opt
     tt_buf_free(&data);
     tt_buf_free(&facts);
     tt_page_close(page);
-    return st < 0 && err != NULL && err->text[0] == '\0' ? tt_fail(err, st, "%s", tt_status_text(st))
-                                                         : st;
+    return st < 0 && err != NULL && err->text[0] == '\0' ? tt_fail_plain(err, st) : st;
 }

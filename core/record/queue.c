@@ -110,7 +110,7 @@ bool tt_queue_wait(tt_queue *queue, uint64_t slots, double seconds)
     return has_room;
 }
 
-tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at)
+tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, uint64_t *at)
 {
     assert(n > 0 && n <= queue->slots / 4);
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), pad;
@@ -120,7 +120,7 @@ tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *a
         if (atomic_load_explicit(&queue->is_stopped, memory_order_relaxed))
             return NULL;
         if (!fits(queue, head, pad + n)) {
-            if (!tt_queue_wait(queue, pad + n, waits ? TT_FOREVER : 0) && !waits)
+            if (!tt_queue_wait(queue, pad + n, 0))
                 return NULL;
             head = atomic_load(&queue->head);
         } else if (atomic_compare_exchange_weak(&queue->head, &head, head + pad + n)) {

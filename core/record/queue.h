@@ -35,8 +35,8 @@ tt_status tt_queue_open(tt_queue *queue, size_t bytes, void (*in_child)(void *ow
 void tt_queue_close(tt_queue *queue);
 
 /* Room for a record of n slots, at most slots / 4; *at names it for commit.
- * NULL: full and may not wait, or stopped. */
-tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at);
+ * NULL: full, or stopped. */
+tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, uint64_t *at);
 void tt_queue_commit(tt_queue *queue, uint64_t at);
 /* Commits what was reserved as nothing. */
 void tt_queue_give_back(tt_queue *queue, uint32_t n, uint64_t at);

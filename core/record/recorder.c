@@ -108,7 +108,7 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
         return st;
     tt_recorder *rec = calloc(1, sizeof *rec);
     if (rec == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     rec->drops = options->drops;
     rec->store.fd = -1;
     rec->values = calloc(TT_VALUE_ROWS, sizeof *rec->values);
@@ -118,7 +118,7 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     if (pthread_mutex_init(&rec->value_lock, NULL) != 0 || rec->values == NULL || rec->place == NULL ||
         rec->is_gone == NULL || !name_file(rec, folder, options) || !copy_plan(rec, &options->plan) ||
         tt_sites_create(&rec->sites) < 0 || tt_queue_open(&rec->queue, bytes, in_child, rec) < 0) {
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        st = tt_fail_plain(err, TT_ENOMEM);
         goto out;
     }
     tt_store_options store = { .resumes = options->resumes,
@@ -176,7 +176,7 @@ tt_status tt_recorder_site(tt_recorder *rec, const char *name, int32_t *out, tt_
     if (st == TT_EINVAL)
         return tt_fail(err, st, "%.60s...: a run holds %d names of at most %d bytes", name, TT_SITES_MAX,
                        TT_SITE_NAME_MAX);
-    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+    return tt_fail_plain(err, st);
 }
 
 const char *tt_recorder_site_name(const tt_recorder *rec, int32_t site)
@@ -218,8 +218,11 @@ static uint32_t slots_for(size_t bytes)
     return (uint32_t)((bytes + TT_SLOT - 1) / TT_SLOT);
 }
 
+/* Not in a forked child, which records nothing. */
 static void count_drop(tt_recorder *rec, uint32_t slots)
 {
+    if (tt_recorder_is_inherited(rec))
+        return;
     atomic_fetch_add_explicit(&rec->dropped_events, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&rec->dropped_bytes, (int64_t)slots * TT_SLOT, memory_order_relaxed);
 }
@@ -232,20 +235,32 @@ static void enter(const tt_event *event, waited *past)
         past->is_changed = true;
 }
 
-/* Reserves slots for a record of this event; waits as the event wants it.  NULL: there is no
- * room and it may not wait, or recording has stopped. */
+/* Reserves slots for a record; waits if it may, without the lock of the event's caller.  NULL:
+ * there is no room and it may not wait, or recording has stopped. */
 static tt_record *reserve(tt_recorder *rec, const tt_event *event, uint32_t slots, bool waits,
                           waited *past, uint64_t *at)
 {
-    for (;;) {
-        tt_record *record = tt_queue_reserve(&rec->queue, slots, waits && event->leave == NULL, at);
-        if (record != NULL || !waits || event->leave == NULL ||
-            atomic_load_explicit(&rec->queue.is_stopped, memory_order_relaxed))
-            return record;
-        event->leave(event->context);
+    bool has_lock = event != NULL && event->leave != NULL;
+    tt_record *record;
+    while ((record = tt_queue_reserve(&rec->queue, slots, at)) == NULL && waits &&
+           !atomic_load_explicit(&rec->queue.is_stopped, memory_order_relaxed)) {
+        if (has_lock)
+            event->leave(event->context);
         (void)tt_queue_wait(&rec->queue, 2 * (uint64_t)slots, TT_FOREVER); /* with a filler */
-        enter(event, past);
+        if (has_lock)
+            enter(event, past);
     }
+    return record;
+}
+
+/* The same for a record that reads no tensor.  NULL: it is counted as dropped. */
+static tt_record *reserve_or_drop(tt_recorder *rec, const tt_event *event, uint32_t slots, uint64_t *at)
+{
+    waited unread = { 0 };
+    tt_record *record = reserve(rec, event, slots, !rec->drops, &unread, at);
+    if (record == NULL)
+        count_drop(rec, slots);
+    return record;
 }
 
 /* The longest text that goes through the queue in one record. */
@@ -382,14 +397,10 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
 {
     if (!has_site(rec, site))
         return TT_EINVAL;
-    if (tt_recorder_is_inherited(rec))
-        return TT_OK;
     uint64_t at;
-    tt_record *record = tt_queue_reserve(&rec->queue, 1, !rec->drops, &at);
-    if (record == NULL) {
-        count_drop(rec, 1);
+    tt_record *record = reserve_or_drop(rec, NULL, 1, &at);
+    if (record == NULL)
         return TT_OK;
-    }
     *record = (tt_record){ .slots = 1,
                            .kind = TT_RECORD_POINT,
                            .ndim = -1,
@@ -415,7 +426,6 @@ static void put(char **at, const void *bytes, size_t n)
 static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *digest, int64_t row)
 {
     const tt_tensor *t = e->tensor;
-    waited unread = { 0 }; /* its bytes have gone already */
     size_t hist = e->hist != NULL ? tt_hist_pack_bound(e->hist) : 0;
     size_t sample = e->sample != NULL ? tt_sample_pack_bound(e->sample, t->dtype) : 0;
     size_t tail = (e->stats != NULL ? sizeof *e->stats : 0) + (t != NULL ? (size_t)t->ndim * 8 : 0) +
@@ -426,11 +436,10 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         sample = 0;
     }
     uint64_t at;
-    tt_record *record = reserve(rec, e, slots, !rec->drops, &unread, &at);
-    if (record == NULL) {
-        count_drop(rec, slots);
+    tt_record *record =
+        reserve_or_drop(rec, e, slots, &at); /* the bytes of its value have gone already */
+    if (record == NULL)
         return;
-    }
     *record = (tt_record){
         .slots = slots,
         .kind = TT_RECORD_POINT,
@@ -466,8 +475,6 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
     if (!has_site(rec, e->site) || (e->has_value && e->tensor == NULL) ||
         (e->sample != NULL && e->tensor == NULL) || e->phase >= TT_PHASE_COUNT_)
         return TT_EINVAL;
-    if (tt_recorder_is_inherited(rec))
-        return TT_OK;
     if (!e->has_value) {
         push_point(rec, e, e->digest, -1);
         return TT_OK;
@@ -500,11 +507,9 @@ static tt_status push_texts(tt_recorder *rec, tt_record_kind kind, int64_t step,
     size_t len = first_len + second_len;
     uint32_t slots = 1 + slots_for(len);
     uint64_t at;
-    tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops, &at);
-    if (record == NULL) {
-        count_drop(rec, slots);
+    tt_record *record = reserve_or_drop(rec, NULL, slots, &at);
+    if (record == NULL)
         return TT_OK;
-    }
     *record = (tt_record){ .slots = slots,
                            .kind = (uint8_t)kind,
                            .step = step,
@@ -520,16 +525,12 @@ static tt_status push_texts(tt_recorder *rec, tt_record_kind kind, int64_t step,
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
 {
     size_t len = strlen(text), most = longest_text(rec);
-    if (tt_recorder_is_inherited(rec))
-        return TT_OK;
     return push_texts(rec, TT_RECORD_NOTE, step, text, len < most ? len : most, NULL, 0);
 }
 
 tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name)
 {
     size_t first = strlen(path) + 1, second = strlen(class_name) + 1;
-    if (tt_recorder_is_inherited(rec))
-        return TT_OK;
     if (first + second > longest_text(rec))
         return TT_EINVAL;
     return push_texts(rec, TT_RECORD_MODULE, 0, path, first, class_name, second);

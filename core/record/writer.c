@@ -140,7 +140,7 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
         for (uint32_t i = 0; st == TT_OK && i < now; i++)
             st = tt_points_add(points, records[i]);
         if (st < 0)
-            return tt_fail(err, st, "%s", tt_status_text(st));
+            return tt_fail_plain(err, st);
         st = tt_store_add(&rec->store, site, points, err);
         records += now;
         n -= now;
@@ -154,7 +154,7 @@ static tt_status add_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32
     tt_writer_batch *batch = &rec->batch;
     tt_status st = sort_points(rec, from, to, count, sites);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     uint32_t start = 0;
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         uint32_t end = batch->ends[site];

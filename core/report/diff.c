@@ -84,7 +84,7 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
         s->cap = n;
         s->steps = calloc(n * (COLUMNS + 2), sizeof *s->steps);
         if (s->steps == NULL)
-            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+            return tt_fail_plain(err, TT_ENOMEM);
         s->calls = s->steps + n;
         for (size_t k = 0; k < COLUMNS; k++)
             s->values[k] = (double *)(void *)(s->steps + n * (k + 2));
@@ -292,7 +292,7 @@ static tt_status add_pair(pair_list *all, side *a, side *b, int32_t file_a, int3
         return TT_OK;
     st = tt_grow(&all->pairs, &all->cap, all->count + 1, sizeof *all->pairs);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     tt_diff_pair *pair = &all->pairs[all->count++];
     *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
                                       .worst = { .step = -1, .a = NAN, .b = NAN } },
@@ -362,7 +362,7 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
         st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", options->only);
     if (st == TT_OK && (tt_noise_judge(all.pairs, all.count, options->has_tolerance, &first) < 0 ||
                         sum_up(&all, first, out) < 0))
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        st = tt_fail_plain(err, TT_ENOMEM);
     for (size_t i = 0; i < all.count; i++)
         free(all.pairs[i].gaps);
     free(all.pairs);

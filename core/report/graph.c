@@ -14,23 +14,24 @@
 
 #define FONT "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\""
 
-size_t tt_graph_find(const tt_graph *graph, uint64_t id)
+static int by_id(const void *id, const void *node)
 {
-    size_t low = 0, high = graph->node_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (graph->nodes[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < graph->node_count && graph->nodes[low].id == id ? low : SIZE_MAX;
+    uint64_t x = *(const uint64_t *)id, y = ((const tt_graph_node *)node)->id;
+    return (x > y) - (x < y);
+}
+
+/* The position of a node; SIZE_MAX: there is none. */
+static size_t find_node(const tt_graph *graph, uint64_t id)
+{
+    const tt_graph_node *found =
+        graph->node_count > 0 ? bsearch(&id, graph->nodes, graph->node_count, sizeof *found, by_id) : NULL;
+    return found != NULL ? (size_t)(found - graph->nodes) : SIZE_MAX;
 }
 
 bool tt_graph_ends(const tt_graph *graph, size_t edge, size_t *from, size_t *to)
 {
-    *from = tt_graph_find(graph, graph->edges[edge].from);
-    *to = tt_graph_find(graph, graph->edges[edge].to);
+    *from = find_node(graph, graph->edges[edge].from);
+    *to = find_node(graph, graph->edges[edge].to);
     return *from != SIZE_MAX && *to != SIZE_MAX;
 }
 
@@ -336,7 +337,7 @@ static size_t count_rows(const tt_graph *graph)
     size_t rows = 0, row[MOST_NODES] = { 0 };
     for (size_t to = 0; to < graph->node_count; to++) {
         for (size_t i = 0; i < graph->edge_count; i++) {
-            size_t from = tt_graph_find(graph, graph->edges[i].from);
+            size_t from = find_node(graph, graph->edges[i].from);
             if (graph->edges[i].to == graph->nodes[to].id && from < to && row[to] < row[from])
                 row[to] = row[from];
         }

@@ -9,7 +9,6 @@
 
 /* ---- graph.c ------------------------------------------------------------- */
 
-size_t tt_graph_find(const tt_graph *graph, uint64_t id); /* position of the node; SIZE_MAX: none */
 /* Finds the nodes of an edge; false: one of them is unknown. */
 bool tt_graph_ends(const tt_graph *graph, size_t edge, size_t *from, size_t *to);
 /* Graphviz sets whatever is not held apart by an arrow side by side: fifteen

@@ -480,5 +480,5 @@ tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only,
     free(m.table);
     free(m.modules);
     tt_arena_free(&m.scratch);
-    return st == TT_ENOMEM ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
+    return st == TT_ENOMEM ? tt_fail_plain(err, st) : st;
 }

@@ -125,14 +125,14 @@ tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field fiel
     if (n == 0 || cells == 0)
         return TT_OK;
     double *values = n < SIZE_MAX / sizeof *values ? malloc(n * sizeof *values) : NULL;
-    tt_status st = values != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tt_status st = values != NULL ? TT_OK : tt_fail_plain(err, TT_ENOMEM);
     size_t have = 0, others = 0;
     if (st == TT_OK) /* statistics leave NaN and Inf out; here they are what one looks for */
         st = tt_run_course(run, file, site, field, phases, values, n, &have, &others, err);
     if (st == TT_OK && have > 0)
         draw(values, have, cells, style, out);
     if (st == TT_OK && out->st < 0)
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        st = tt_fail_plain(err, TT_ENOMEM);
     if (st < 0)
         tt_buf_cut(out, from);
     else if (left_out != NULL)

@@ -7,8 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/block.h"
 
+#include "base/file.h"
 #include "base/wire.h"
-#include "store/file.h"
 #include "summary/kernels.h"
 
 #define XXH_INLINE_ALL

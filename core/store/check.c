@@ -10,8 +10,9 @@
  * because what it writes must be readable.  It copies what is whole to the same places in a new
  * file and puts gaps over the rest, so that nothing has to be renumbered; then it writes a footer.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+#include "base/worker.h"
 #include "os/os.h"
-#include "store/file.h"
 #include "store/run.h"
 #include "store/store.h"
 #include "store/value.h"
@@ -19,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -147,12 +147,8 @@ static int start_others(byte_check *v, pthread_t others[THREADS_MAX - 1])
         wanted = THREADS_MAX;
     if (wanted > v->tap->scan.size / SHARE + 1)
         wanted = (int)(v->tap->scan.size / SHARE + 1);
-    sigset_t all, before; /* signals are the program's */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (count < wanted - 1 && pthread_create(&others[count], NULL, work, v) == 0)
+    while (count < wanted - 1 && tt_thread_start(&others[count], work, v) == 0)
         count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return count;
 }
 
@@ -201,24 +197,21 @@ static void note_damage(check *c, int64_t at, int64_t bytes, const char *what)
 /* Unpacks every chunk of a batch. */
 static tt_status check_chunks(check *c)
 {
-    tt_cursor cursor = tt_cursor_over(c->reader.scan.body.data, c->reader.scan.body.len);
+    tt_cursor body = tt_cursor_over(c->reader.scan.body.data, c->reader.scan.body.len), section;
     tt_status st = TT_OK;
-    while (st == TT_OK && tt_cursor_left(&cursor) > 0) {
-        uint64_t kind = tt_cursor_varint(&cursor), len = tt_cursor_varint(&cursor);
-        const unsigned char *bytes = tt_cursor_take(&cursor, len);
+    for (uint64_t kind; st == TT_OK && tt_section_next(&body, &kind, &section);) {
         tt_chunk chunk;
-        if (bytes == NULL)
-            return TT_EFORMAT;
+        size_t len = tt_cursor_left(&section);
         if (kind != TT_SECTION_CHUNK && kind != TT_SECTION_LATEST)
             continue;
-        st = tt_chunk_parse(&chunk, bytes, len);
+        st = tt_chunk_parse(&chunk, section.at, len);
         if (st == TT_OK && chunk.n > len && (c->unpaid += chunk.n - len) > UNPAID_MAX)
             st = TT_EFORMAT;
         tt_points_clear(&c->points);
         if (st == TT_OK)
             st = tt_chunk_unpack(&chunk, 0, &c->points);
     }
-    return st;
+    return body.is_bad ? TT_EFORMAT : st;
 }
 
 /* TT_OK: whole; TT_EFORMAT: damaged; else a failure of ours. */
@@ -257,7 +250,7 @@ static tt_status copy_block(check *c, int64_t at, int64_t length, bool is_hole, 
         st = tt_file_read(c->reader.scan.fd, c->reader.bytes, n, at);
         struct iovec part = { c->reader.bytes, n };
         if (st == TT_OK)
-            st = tt_file_write(c->out, &part, 1, at, NULL);
+            st = tt_file_write(c->out, &part, 1, at);
         at += (int64_t)n;
     }
     return st;
@@ -271,7 +264,7 @@ static tt_status put_gap(check *c, int64_t at, int64_t length)
     };
     tt_block_seal(&gap, at, "", bytes);
     struct iovec part = { bytes, sizeof bytes };
-    return tt_file_write(c->out, &part, 1, at, NULL);
+    return tt_file_write(c->out, &part, 1, at);
 }
 
 /* Walks the file from the first byte. */
@@ -378,7 +371,7 @@ tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *o
     check c;
     tt_status st = begin(&c, run->taps[file]);
     if (st < 0) {
-        (void)tt_fail(err, st, "%s", tt_status_text(st));
+        (void)tt_fail_plain(err, st);
         goto out;
     }
     c.out = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -270,15 +270,19 @@ static void put_tag(tt_buf *out, size_t column, tt_packing packing)
     tt_wire_varint(out, (uint64_t)column << 3 | (uint64_t)packing);
 }
 
-static void put_raw(tt_buf *out, const uint64_t *cells, uint32_t n)
+static void put_raw(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
+    put_tag(out, column, TT_PACK_RAW);
+    tt_wire_varint(out, (uint64_t)n * 8);
     unsigned char *at = tt_wire_room(out, (size_t)n * 8);
     for (uint32_t i = 0; at != NULL && i < n; i++)
         tt_put_u64(at + (size_t)i * 8, cells[i]);
 }
 
-static void put_f32(tt_buf *out, const uint64_t *cells, uint32_t n)
+static void put_f32(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
+    put_tag(out, column, TT_PACK_F32);
+    tt_wire_varint(out, (uint64_t)n * 4);
     unsigned char *at = tt_wire_room(out, (size_t)n * 4);
     for (uint32_t i = 0; at != NULL && i < n; i++) {
         float narrow = (float)tt_f64_of(cells[i]);
@@ -307,9 +311,7 @@ static void put_delta(tt_buf *out, size_t column, const uint64_t *cells, uint32_
     size_t len = (size_t)(at - room) - 5;
     if (len >= (size_t)n * 8) {
         out->len = start;
-        put_tag(out, column, TT_PACK_RAW);
-        tt_wire_varint(out, (uint64_t)n * 8);
-        put_raw(out, cells, n);
+        put_raw(out, column, cells, n);
         return;
     }
     for (int i = 0; i < 5; i++) /* a varint may be longer than it needs to be */
@@ -379,7 +381,7 @@ static void put_column(tt_buf *out, size_t column, const tt_points *points)
         if (is_int)
             tt_wire_varint(out, tt_zigzag(cells[0]));
         else
-            put_raw(out, cells, 1);
+            tt_wire_number(out, cells[0], 8);
     } else if (is_int && is_linear(cells, n)) {
         put_tag(out, column, TT_PACK_LINEAR);
         tt_wire_varint(out, tt_zigzag(cells[0]));
@@ -387,13 +389,9 @@ static void put_column(tt_buf *out, size_t column, const tt_points *points)
     } else if (is_int) {
         put_delta(out, column, cells, n);
     } else if (fits_f32(cells, n)) {
-        put_tag(out, column, TT_PACK_F32);
-        tt_wire_varint(out, (uint64_t)n * 4);
-        put_f32(out, cells, n);
+        put_f32(out, column, cells, n);
     } else {
-        put_tag(out, column, TT_PACK_RAW);
-        tt_wire_varint(out, (uint64_t)n * 8);
-        put_raw(out, cells, n);
+        put_raw(out, column, cells, n);
     }
 }
 

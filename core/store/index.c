@@ -6,8 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/index.h"
 
+#include "base/file.h"
 #include "store/chunk.h"
-#include "store/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +155,17 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
     return TT_OK;
 }
 
+tt_status tt_index_add_chunk(tt_index *index, const tt_chunk *chunk, int64_t at, size_t len)
+{
+    return tt_index_add(index, (int32_t)chunk->site,
+                        &(tt_index_chunk){ .at = at,
+                                           .first = chunk->first,
+                                           .first_step = chunk->first_step,
+                                           .last_step = chunk->last_step,
+                                           .len = (uint32_t)len,
+                                           .n = chunk->n });
+}
+
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
 {
     tt_index_site *row = &index->row[site];
@@ -242,13 +253,7 @@ static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool
         }
         return st;
     }
-    tt_index_chunk entry = { .at = at,
-                             .first = chunk.first,
-                             .first_step = chunk.first_step,
-                             .last_step = chunk.last_step,
-                             .len = (uint32_t)len,
-                             .n = chunk.n };
-    return tt_index_add(index, (int32_t)chunk.site, &entry);
+    return tt_index_add_chunk(index, &chunk, at, len);
 }
 
 static tt_status read_row(tt_index *index, tt_cursor *cursor)

@@ -80,6 +80,9 @@ tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
 /* Adds a chunk behind those of its site, or in place of the last ones, if it covers them.
  * TT_ELIMIT: the file claims more points than it can hold. */
 tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk);
+/* The same of a chunk that lies at this place. */
+struct tt_chunk;
+tt_status tt_index_add_chunk(tt_index *index, const struct tt_chunk *chunk, int64_t at, size_t len);
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
 tt_status tt_places_add(tt_places *places, int64_t at);
@@ -89,7 +92,6 @@ void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
 
 /* Reads and parses the chunk of an entry of a file of this size; scratch must outlive *out. */
-struct tt_chunk;
 tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
                         struct tt_chunk *out);
 

@@ -11,8 +11,8 @@
  * given up, so that nothing new is lost over it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
+#include "base/file.h"
 #include "store/chunk.h"
-#include "store/file.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -125,7 +125,7 @@ tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
         if (st == TT_EIO)
             return TT_OK; /* the disk may be better next time */
         if (st != TT_EFORMAT)
-            return tt_fail(err, st, "%s", tt_status_text(st));
+            return tt_fail_plain(err, st);
         st = give_up(store, site, k, err); /* there is one less now */
         if (st < 0)
             return st;

@@ -80,7 +80,7 @@ tt_status tt_hist_unpack(const void *bytes, size_t len, tt_hist_bin *bins, size_
 
 /* ---- samples ----------------------------------------------------------------- */
 
-enum { LABEL_MAX = 1 << 11, ELEMENTS_MAX = 1 << 22, ALIGN = 16 };
+enum { LABEL_MAX = 1 << 11, ELEMENTS_MAX = 1 << 22 };
 
 size_t tt_sample_pack_bound(const tt_sample *sample, tt_dtype dtype)
 {
@@ -145,47 +145,33 @@ tt_status tt_sample_unpack(const void *bytes, size_t len, tt_sample **out, tt_dt
     uint64_t count = tt_cursor_varint(&cursor);
     uint64_t rows = tt_cursor_varint(&cursor), cols = tt_cursor_varint(&cursor);
     /* Each slice, row and column takes at least a byte: so much keeps memory small. */
+    size_t item = tt_dtype_size((tt_dtype)type);
     if (cursor.is_bad || type >= TT_DTYPE_COUNT_ || count > len || rows > len || cols > len ||
-        rows * cols > ELEMENTS_MAX || (count > 0 && rows * cols * tt_dtype_size((tt_dtype)type) > len))
+        rows * cols > ELEMENTS_MAX || (count > 0 && rows * cols * item > len))
         return TT_EFORMAT;
-    size_t table = (rows * cols * tt_dtype_size((tt_dtype)type) + ALIGN - 1) / ALIGN * ALIGN;
-    size_t heads = (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN + count * sizeof(tt_sample_slice);
-    size_t indices = (heads + ALIGN - 1) / ALIGN * ALIGN;
-    size_t values = (indices + (rows + cols) * sizeof(int64_t) + ALIGN - 1) / ALIGN * ALIGN;
-    char *memory = calloc(1, values + count * table + len + count + 1);
-    if (memory == NULL)
+    tt_sample *sample = tt_sample_alloc(count, rows, cols, item, len + count);
+    if (sample == NULL)
         return TT_ENOMEM;
-    tt_sample *sample = (tt_sample *)(void *)memory;
-    int64_t *row = (int64_t *)(void *)(memory + indices), *col = row + rows;
-    char *label = memory + values + count * table;
-    *sample = (tt_sample){ .count = count, .is_partial = is_partial != 0 };
-    sample->slices =
-        (tt_sample_slice *)(void *)(memory + (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN);
-    if (count > 0) {
-        take_indices(&cursor, row, rows);
-        take_indices(&cursor, col, cols);
-    }
+    sample->is_partial = is_partial != 0;
+    take_indices(&cursor, sample->row, count > 0 ? rows : 0);
+    take_indices(&cursor, sample->col, count > 0 ? cols : 0);
+    char *label = sample->labels;
     for (uint64_t i = 0; i < count && !cursor.is_bad; i++) {
         uint64_t label_len = tt_cursor_varint(&cursor);
         const unsigned char *text = tt_cursor_take(&cursor, label_len);
-        const unsigned char *table_bytes =
-            tt_cursor_take(&cursor, rows * cols * tt_dtype_size((tt_dtype)type));
-        if (text == NULL || table_bytes == NULL || label_len > LABEL_MAX)
+        const unsigned char *values = tt_cursor_take(&cursor, sample->value_bytes);
+        if (values == NULL || label_len > LABEL_MAX) {
             cursor.is_bad = true;
-        if (cursor.is_bad)
             break;
+        }
         memcpy(label, text, label_len);
-        memcpy(memory + values + i * table, table_bytes, rows * cols * tt_dtype_size((tt_dtype)type));
-        sample->slices[i] = (tt_sample_slice){ .label = label,
-                                               .rows = (int64_t)rows,
-                                               .cols = (int64_t)cols,
-                                               .row = row,
-                                               .col = col,
-                                               .values = memory + values + i * table };
+        label[label_len] = '\0';
+        memcpy(sample->values + i * sample->value_bytes, values, sample->value_bytes);
+        sample->slices[i].label = label;
         label += label_len + 1;
     }
     if (cursor.is_bad || tt_cursor_left(&cursor) > 0) {
-        free(memory);
+        free(sample);
         return TT_EFORMAT;
     }
     *out = sample;

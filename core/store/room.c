@@ -10,7 +10,7 @@
  * stored once, long ago, and still in use.  Where the file system cannot make
  * holes no new values are taken; a note says so.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/file.h"
+#include "base/file.h"
 #include "store/store.h"
 
 enum { STRETCH_MIN = 1 << 20, STRETCHES = 1024, PAGE = 4096 };

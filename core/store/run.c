@@ -115,7 +115,7 @@ static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t ch
 {
     tt_tap *tap = calloc(1, sizeof *tap);
     if (tap == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     tap->fd = -1;
     tap->rank = rank;
     tap->child = child;
@@ -186,7 +186,7 @@ static tt_status list_folder(tt_run *run, tt_error *err)
     size_t room = strlen(run->path) + 258;
     char *path = malloc(room);
     if (path == NULL)
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        st = tt_fail_plain(err, TT_ENOMEM);
     for (struct dirent *entry;
          st == TT_OK && run->count < FILES_MAX && (entry = readdir(folder)) != NULL;) {
         int32_t rank, child;
@@ -212,13 +212,13 @@ tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
         return tt_fail(err, TT_EIO, "%.180s: %s", path, strerror(errno));
     tt_run *run = calloc(1, sizeof *run);
     if (run == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        return tt_fail_plain(err, TT_ENOMEM);
     run->points_at = -1;
     run->is_folder = S_ISDIR(about.st_mode);
     run->path = malloc(strlen(path) + 1);
     tt_status st = run->path != NULL ? tt_sites_create(&run->sites) : TT_ENOMEM;
     if (st < 0) {
-        (void)tt_fail(err, st, "%s", tt_status_text(st));
+        (void)tt_fail_plain(err, st);
         goto out;
     }
     memcpy(run->path, path, strlen(path) + 1);

@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/scan.h"
 
-#include "store/file.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

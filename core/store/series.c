@@ -3,18 +3,27 @@
  * Exists because this is what charts ask for, 100 000 points at a time.  Only the
  * columns that are needed are unpacked.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/file.h"
+#include "base/file.h"
 #include "store/run.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* text; product; a column, where the field is that column */
+/* Fields that no column is: they follow from several. */
+enum {
+    TT_COLUMN_VAR = TT_COLUMN_COUNT_,
+    TT_COLUMN_STD = TT_COLUMN_COUNT_,
+    TT_COLUMN_L2 = TT_COLUMN_COUNT_,
+    TT_COLUMN_RMS = TT_COLUMN_COUNT_
+};
+
 static const struct {
     const char *text;
     uint32_t product;
+    int column; /* TT_COLUMN_COUNT_: none */
 } fields[] = {
-#define X(name, text_, product_) [TT_FIELD_##name] = { text_, TT_PRODUCT_##product_ },
+#define X(name, text_, product_) \
+    [TT_FIELD_##name] = { text_, TT_PRODUCT_##product_, (int)TT_COLUMN_##name },
     TT_FIELD_MAP(X)
 #undef X
 };
@@ -33,34 +42,6 @@ bool tt_field_find(const char *name, tt_field *out)
             return true;
         }
     return false;
-}
-
-/* The column that is the field, or TT_COLUMN_COUNT_. */
-static tt_column column_of(tt_field field)
-{
-    /* +1, so that 0 is none */
-    static const uint8_t columns[TT_FIELD_COUNT_] = {
-        [TT_FIELD_SCALAR] = TT_COLUMN_SCALAR + 1,
-        [TT_FIELD_CALL] = TT_COLUMN_CALL + 1,
-        [TT_FIELD_TIME] = TT_COLUMN_TIME + 1,
-        [TT_FIELD_PHASE] = TT_COLUMN_PHASE + 1,
-        [TT_FIELD_THREAD] = TT_COLUMN_THREAD + 1,
-        [TT_FIELD_COUNT] = TT_COLUMN_COUNT + 1,
-        [TT_FIELD_NAN] = TT_COLUMN_NAN + 1,
-        [TT_FIELD_POSINF] = TT_COLUMN_POSINF + 1,
-        [TT_FIELD_NEGINF] = TT_COLUMN_NEGINF + 1,
-        [TT_FIELD_ZEROS] = TT_COLUMN_ZEROS + 1,
-        [TT_FIELD_MIN] = TT_COLUMN_MIN + 1,
-        [TT_FIELD_MAX] = TT_COLUMN_MAX + 1,
-        [TT_FIELD_PRODUCTS] = TT_COLUMN_PRODUCTS + 1,
-        [TT_FIELD_ABSMAX] = TT_COLUMN_ABSMAX + 1,
-        [TT_FIELD_SUM] = TT_COLUMN_SUM + 1,
-        [TT_FIELD_MEAN] = TT_COLUMN_MEAN + 1,
-        [TT_FIELD_L1] = TT_COLUMN_L1 + 1,
-    };
-    if ((unsigned)field < TT_FIELD_COUNT_ && columns[field] != 0)
-        return (tt_column)(columns[field] - 1);
-    return TT_COLUMN_COUNT_;
 }
 
 tt_status tt_run_grow_cells(tt_run *run, size_t count)
@@ -121,7 +102,7 @@ tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells,
 static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
                              uint32_t n, double *out)
 {
-    tt_column column = column_of(field);
+    tt_column column = (tt_column)fields[field].column;
     tt_status st = TT_OK;
     if (column < TT_COLUMN_COUNT_) {
         st = tt_chunk_column(chunk, column, cells, n);
@@ -220,7 +201,7 @@ tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field,
 {
     int64_t *steps = cap < SIZE_MAX / sizeof *steps ? malloc((cap + 1) * sizeof *steps) : NULL;
     size_t points = 0, kept = 0;
-    tt_status st = steps != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tt_status st = steps != NULL ? TT_OK : tt_fail_plain(err, TT_ENOMEM);
     if (st == TT_OK)
         st =
             read_series(run, file, site, field, true, phases, steps, values, cap, &points, left_out, err);
@@ -309,8 +290,7 @@ tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, t
                 steps[have] = low + (int64_t)(word * 64 + (uint64_t)__builtin_ctzll(rest));
     free(bits);
     if (st < 0)
-        return tap != NULL ? tt_tap_fail(tap, st, err, "the steps")
-                           : tt_fail(err, st, "%s", tt_status_text(st));
+        return tap != NULL ? tt_tap_fail(tap, st, err, "the steps") : tt_fail_plain(err, st);
     *count = have;
     return TT_OK;
 }

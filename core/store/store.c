@@ -8,8 +8,8 @@
 #include "store/store.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "store/chunk.h"
-#include "store/file.h"
 #include "store/scan.h"
 
 #include <errno.h>
@@ -71,16 +71,18 @@ tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_bu
     };
     tt_block_seal(&head, store->end, body->data + TT_BLOCK_HEADER, (unsigned char *)body->data);
     struct iovec parts[] = {
-        { body->data, body->len },
-        { (void *)(uintptr_t)zeros, (size_t)payload_at - body->len },
-        { (void *)(uintptr_t)payload, payload_len },
-        { (void *)(uintptr_t)zeros, (size_t)(head.length - payload_at) - payload_len },
+        tt_file_part(body->data, body->len),
+        tt_file_part(zeros, (size_t)payload_at - body->len),
+        tt_file_part(payload, payload_len),
+        tt_file_part(zeros, (size_t)(head.length - payload_at) - payload_len),
     };
     st = check_name(store, err);
     if (st == TT_OK)
         st = reserve(store, head.length, err);
     if (st == TT_OK)
-        st = tt_file_write(store->fd, parts, 4, store->end, err);
+        st = tt_file_write(store->fd, parts, 4, store->end) == TT_OK
+                 ? TT_OK
+                 : tt_fail(err, TT_EIO, "write: %s", strerror(errno));
     if (st < 0)
         goto out;
     store->end += head.length;
@@ -127,16 +129,9 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
     if (st == TT_OK)
         st = tt_chunk_parse(&about, chunk->data, chunk->len);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
-    tt_index_chunk entry = {
-        .at = store->end + (int64_t)(store->body.len - chunk->len),
-        .first = first,
-        .first_step = about.first_step,
-        .last_step = about.last_step,
-        .len = (uint32_t)chunk->len,
-        .n = points->n,
-    };
-    st = tt_index_add(&store->index, site, &entry);
+        return tt_fail_plain(err, st);
+    st = tt_index_add_chunk(&store->index, &about, store->end + (int64_t)(store->body.len - chunk->len),
+                            chunk->len);
     tt_span_add(&store->steps, about.first_step, about.last_step);
     return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
 }
@@ -146,7 +141,7 @@ tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, t
     tt_index_site *row;
     tt_status st = tt_index_row(&store->index, site, &row);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tt_fail_plain(err, st);
     if (row->nonfinite < 0) {
         int64_t i = tt_points_nonfinite(points);
         row->nonfinite = i < 0 ? -1 : row->points + i;
@@ -166,7 +161,7 @@ static tt_status put_text(tt_store *store, tt_section kind, tt_buf *section, tt_
     const tt_places *notes = &store->index.notes;
     if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
         st = tt_places_add(&store->index.notes, store->end);
-    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+    return tt_fail_plain(err, st);
 }
 
 tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
@@ -317,7 +312,7 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
     if (st == TT_OK && options->compresses) {
         store->packer = ZSTD_createCCtx();
         if (store->packer == NULL)
-            st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+            st = tt_fail_plain(err, TT_ENOMEM);
     }
     if (st == TT_OK)
         st = put_session(store, options->info, err);

@@ -8,7 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/value.h"
 
-#include "store/file.h"
+#include "base/file.h"
 #include "store/run.h"
 #include "store/store.h"
 
@@ -119,7 +119,7 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
         tt_buf_clear(&store->scratch);
         st = tt_buf_reserve(&store->scratch, bound);
         if (st < 0)
-            return tt_fail(err, st, "%s", tt_status_text(st));
+            return tt_fail_plain(err, st);
         size_t packed =
             ZSTD_compressCCtx(store->packer, store->scratch.data, bound, bytes, stored, COMPRESS_LEVEL);
         if (!ZSTD_isError(packed) && packed < stored - stored / 16) {

@@ -207,11 +207,6 @@ static bool is_integer(tt_dtype dtype)
     return kind == TT_KIND_INT || kind == TT_KIND_UINT || kind == TT_KIND_BOOL;
 }
 
-static bool is_long(tt_dtype dtype)
-{
-    return dtype == TT_I64 || dtype == TT_U64;
-}
-
 static compare_fn *choose(tt_dtype a, tt_dtype b, const tt_compare_state *state)
 {
     tt_lane a_lane = tt_lane_of(a), b_lane = tt_lane_of(b);
@@ -219,7 +214,8 @@ static compare_fn *choose(tt_dtype a, tt_dtype b, const tt_compare_state *state)
         return compare_numbers;
     if (a_lane == TT_LANE_F32 && b_lane == TT_LANE_F32)
         return compare_floats;
-    if (is_integer(a) && is_integer(b) && (is_long(a) || is_long(b) || state->ulp_hist != NULL))
+    bool is_long = a_lane == TT_LANE_INTEGER || b_lane == TT_LANE_INTEGER;
+    if (is_integer(a) && is_integer(b) && (is_long || state->ulp_hist != NULL))
         return compare_integers;
     return compare_doubles;
 }

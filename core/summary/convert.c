@@ -9,34 +9,12 @@
 
 tt_lane tt_lane_of(tt_dtype dtype)
 {
-    switch (dtype) {
-    case TT_F32:
-    case TT_F16:
-    case TT_BF16:
-    case TT_F8_E4M3FN:
-    case TT_F8_E5M2:
-    case TT_F8_E4M3FNUZ:
-    case TT_F8_E5M2FNUZ:
-        return TT_LANE_F32;
-    case TT_F64:
-    case TT_I8:
-    case TT_I16:
-    case TT_I32:
-    case TT_U8:
-    case TT_U16:
-    case TT_U32:
-    case TT_BOOL:
-        return TT_LANE_F64;
-    case TT_I64:
-        return TT_LANE_I64;
-    case TT_U64:
-        return TT_LANE_U64;
-    case TT_C64:
-    case TT_C128:
-    case TT_DTYPE_COUNT_:
-        break;
-    }
-    return TT_LANE_COMPLEX;
+    tt_kind kind = tt_dtype_kind(dtype);
+    if (kind == TT_KIND_COMPLEX)
+        return TT_LANE_COMPLEX;
+    if (kind == TT_KIND_FLOAT)
+        return dtype == TT_F64 ? TT_LANE_F64 : TT_LANE_F32;
+    return dtype == TT_I64 || dtype == TT_U64 ? TT_LANE_INTEGER : TT_LANE_F64;
 }
 
 const float *tt_tile_f32(tt_dtype dtype, const void *from, float *to, size_t n)

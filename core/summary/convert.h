@@ -10,7 +10,7 @@
 #include "summary/kernels.h"
 #include "tensor/walk.h"
 
-typedef enum tt_lane { TT_LANE_F32, TT_LANE_F64, TT_LANE_I64, TT_LANE_U64, TT_LANE_COMPLEX } tt_lane;
+typedef enum tt_lane { TT_LANE_F32, TT_LANE_F64, TT_LANE_INTEGER, TT_LANE_COMPLEX } tt_lane;
 
 tt_lane tt_lane_of(tt_dtype dtype);
 

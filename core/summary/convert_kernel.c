@@ -87,22 +87,23 @@ static float float_of_e5m2(uint8_t byte)
     return float_of_half((uint16_t)(byte << 8));
 }
 
-static float float_of_e4m3fnuz(uint8_t byte)
+/* shift: to where a float has the exponent; scale: for its bias. */
+static inline float float_of_fnuz(uint8_t byte, int shift, float scale)
 {
     if (byte == 0x80)
         return float_of_bits(0x7fc00000u);
-    uint32_t magnitude = (uint32_t)(byte & 0x7f) << 20; /* exponent at bit 23 */
-    float x = float_of_bits(magnitude) * 0x1p119f;      /* 2^(127 - 8) */
+    float x = float_of_bits((uint32_t)(byte & 0x7f) << shift) * scale;
     return (byte & 0x80) != 0 ? -x : x;
+}
+
+static float float_of_e4m3fnuz(uint8_t byte)
+{
+    return float_of_fnuz(byte, 20, 0x1p119f); /* 2^(127 - 8) */
 }
 
 static float float_of_e5m2fnuz(uint8_t byte)
 {
-    if (byte == 0x80)
-        return float_of_bits(0x7fc00000u);
-    uint32_t magnitude = (uint32_t)(byte & 0x7f) << 21;
-    float x = float_of_bits(magnitude) * 0x1p111f; /* 2^(127 - 16) */
-    return (byte & 0x80) != 0 ? -x : x;
+    return float_of_fnuz(byte, 21, 0x1p111f); /* 2^(127 - 16) */
 }
 
 void TT_KERNEL(convert_f32)(tt_dtype dtype, const void *from, float *to, size_t n)

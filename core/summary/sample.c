@@ -87,8 +87,6 @@ typedef struct layout {
     axis slice, row, col;
     int32_t leading;    /* dimensions before rows and columns */
     size_t label_bytes; /* room for each label and its NUL */
-    size_t value_bytes; /* of the values of one slice */
-    size_t slices_at, rows_at, cols_at, values_at, labels_at, bytes;
 } layout;
 
 /* Of more than two leading dimensions all but two stay at their middle. */
@@ -108,6 +106,25 @@ static axis slice_axis(const tt_tensor *t, int32_t leading, int64_t limit)
     return axis_of(size, limit);
 }
 
+static layout lay_out(const tt_tensor *t, const tt_sample_options *options)
+{
+    layout l = { .leading = t->ndim > 2 ? t->ndim - 2 : 0 };
+    l.slice = slice_axis(t, l.leading, options->max_slices);
+    int64_t limit = options->max_matrix;
+    if (l.slice.shown > CROWD && limit > CROWD_LIMIT)
+        limit = CROWD_LIMIT;
+    l.row = t->ndim > 1 ? axis_of(t->shape[t->ndim - 2], limit) : (axis){ 1, 1 };
+    l.col = t->ndim > 1    ? axis_of(t->shape[t->ndim - 1], limit)
+            : t->ndim == 1 ? axis_of(t->shape[0], options->max_vector)
+                           : (axis){ 1, 1 };
+    if (l.leading > 0)
+        l.label_bytes = 2; /* the opening bracket and the NUL */
+    for (int32_t d = 0; d < l.leading; d++)
+        l.label_bytes += decimal_digits(t->shape[d]) + 1;
+    return l;
+}
+
+/* Takes room for so many items at the end of the sample's memory; false: there cannot be so much. */
 static bool add_room(size_t *bytes, size_t *at, size_t align, size_t count, size_t item)
 {
     size_t some;
@@ -116,31 +133,35 @@ static bool add_room(size_t *bytes, size_t *at, size_t align, size_t count, size
            *bytes < SIZE_MAX / 4;
 }
 
-static bool lay_out(layout *l, const tt_tensor *t, const tt_sample_options *options)
+tt_sample *tt_sample_alloc(size_t slices, size_t rows, size_t cols, size_t item, size_t label_bytes)
 {
-    *l = (layout){ .leading = t->ndim > 2 ? t->ndim - 2 : 0 };
-    l->slice = slice_axis(t, l->leading, options->max_slices);
-    int64_t limit = options->max_matrix;
-    if (l->slice.shown > CROWD && limit > CROWD_LIMIT)
-        limit = CROWD_LIMIT;
-    l->row = t->ndim > 1 ? axis_of(t->shape[t->ndim - 2], limit) : (axis){ 1, 1 };
-    l->col = t->ndim > 1    ? axis_of(t->shape[t->ndim - 1], limit)
-             : t->ndim == 1 ? axis_of(t->shape[0], options->max_vector)
-                            : (axis){ 1, 1 };
-    if (l->leading > 0)
-        l->label_bytes = 2; /* the opening bracket and the NUL */
-    for (int32_t d = 0; d < l->leading; d++)
-        l->label_bytes += decimal_digits(t->shape[d]) + 1;
-
-    size_t slices = (size_t)l->slice.shown, rows = (size_t)l->row.shown, cols = (size_t)l->col.shown;
-    l->bytes = sizeof(tt_sample);
-    return !__builtin_mul_overflow(rows, cols, &l->value_bytes) &&
-           !__builtin_mul_overflow(l->value_bytes, tt_dtype_size(t->dtype), &l->value_bytes) &&
-           add_room(&l->bytes, &l->slices_at, VALUE_ALIGN, slices, sizeof(tt_sample_slice)) &&
-           add_room(&l->bytes, &l->rows_at, sizeof(int64_t), rows, sizeof(int64_t)) &&
-           add_room(&l->bytes, &l->cols_at, sizeof(int64_t), cols, sizeof(int64_t)) &&
-           add_room(&l->bytes, &l->values_at, VALUE_ALIGN, slices, l->value_bytes) &&
-           add_room(&l->bytes, &l->labels_at, 1, slices, l->label_bytes);
+    size_t bytes = sizeof(tt_sample), table, slices_at, rows_at, cols_at, values_at, labels_at;
+    if (__builtin_mul_overflow(rows, cols, &table) || __builtin_mul_overflow(table, item, &table) ||
+        !add_room(&bytes, &slices_at, VALUE_ALIGN, slices, sizeof(tt_sample_slice)) ||
+        !add_room(&bytes, &rows_at, sizeof(int64_t), rows, sizeof(int64_t)) ||
+        !add_room(&bytes, &cols_at, sizeof(int64_t), cols, sizeof(int64_t)) ||
+        !add_room(&bytes, &values_at, VALUE_ALIGN, slices, table) ||
+        !add_room(&bytes, &labels_at, 1, label_bytes, 1))
+        return NULL;
+    char *memory = malloc(bytes);
+    if (memory == NULL)
+        return NULL;
+    tt_sample *sample = (tt_sample *)(void *)memory;
+    *sample = (tt_sample){ .count = slices,
+                           .slices = (tt_sample_slice *)(void *)(memory + slices_at),
+                           .row = (int64_t *)(void *)(memory + rows_at),
+                           .col = (int64_t *)(void *)(memory + cols_at),
+                           .values = memory + values_at,
+                           .value_bytes = table,
+                           .labels = memory + labels_at };
+    for (size_t i = 0; i < slices; i++)
+        sample->slices[i] = (tt_sample_slice){ .label = "",
+                                               .rows = (int64_t)rows,
+                                               .cols = (int64_t)cols,
+                                               .row = sample->row,
+                                               .col = sample->col,
+                                               .values = sample->values + i * table };
+    return sample;
 }
 
 /* Copies the chosen elements of one matrix.  One loop a size, so that the
@@ -212,44 +233,33 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
     tt_status st = check_options(options, err);
     if (st < 0)
         return st;
-    layout l;
-    char *memory = lay_out(&l, t, options) ? malloc(l.bytes) : NULL;
-    if (memory == NULL)
+    layout l = lay_out(t, options);
+    size_t item = tt_dtype_size(t->dtype), slices = (size_t)l.slice.shown, labels;
+    tt_sample *sample =
+        __builtin_mul_overflow(slices, l.label_bytes, &labels)
+            ? NULL
+            : tt_sample_alloc(slices, (size_t)l.row.shown, (size_t)l.col.shown, item, labels);
+    if (sample == NULL)
         return tt_fail(err, TT_ENOMEM,
                        "no memory for a sample of %" PRId64 " slices of %" PRId64 " x %" PRId64
                        " elements",
                        l.slice.shown, l.row.shown, l.col.shown);
-
-    tt_sample *sample = (tt_sample *)(void *)memory;
-    *sample = (tt_sample){
-        .count = (size_t)l.slice.shown,
-        .is_partial = l.leading > 2 || l.slice.shown < l.slice.size || l.row.shown < l.row.size ||
-                      l.col.shown < l.col.size,
-        .slices = (tt_sample_slice *)(void *)(memory + l.slices_at),
-    };
-    int64_t *rows = (int64_t *)(void *)(memory + l.rows_at),
-            *cols = (int64_t *)(void *)(memory + l.cols_at);
-    fill_indices(rows, l.row);
-    fill_indices(cols, l.col);
-    size_t unit = tt_dtype_size(t->dtype) / (tt_dtype_kind(t->dtype) == TT_KIND_COMPLEX ? 2 : 1);
+    sample->is_partial = l.leading > 2 || l.slice.shown < l.slice.size || l.row.shown < l.row.size ||
+                         l.col.shown < l.col.size;
+    fill_indices(sample->row, l.row);
+    fill_indices(sample->col, l.col);
+    size_t unit = item / (tt_dtype_kind(t->dtype) == TT_KIND_COMPLEX ? 2 : 1);
     steps flat = steps_begin(l.slice);
-    for (size_t i = 0; i < sample->count; i++) {
-        char *values = memory + l.values_at + i * l.value_bytes;
-        char *label = memory + l.labels_at + i * l.label_bytes;
-        tt_sample_slice *slice = &sample->slices[i];
-        *slice = (tt_sample_slice){
-            .label = l.leading > 0 ? label : "",
-            .rows = l.row.shown,
-            .cols = l.col.shown,
-            .row = rows,
-            .col = cols,
-            .values = values,
-        };
+    for (size_t i = 0; i < slices; i++) {
+        char *values = sample->values + i * sample->value_bytes,
+             *label = sample->labels + i * l.label_bytes;
         const char *from = place_slice(t, &l, steps_next(&flat), label);
+        if (l.leading > 0)
+            sample->slices[i].label = label;
         if (t->count > 0)
-            copy_table(values, from, t, slice);
+            copy_table(values, from, t, &sample->slices[i]);
         if (t->is_swapped)
-            tt_swap_bytes(values, l.value_bytes, unit);
+            tt_swap_bytes(values, sample->value_bytes, unit);
     }
     *out = sample;
     return TT_OK;

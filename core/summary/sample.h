@@ -11,7 +11,15 @@ struct tt_sample {
     size_t count;
     bool is_partial;
     size_t others;           /* that will free it too */
-    tt_sample_slice *slices; /* in the same piece of memory, as all they point to */
+    tt_sample_slice *slices; /* in the same piece of memory, as all that follows */
+    int64_t *row, *col;      /* indices, which all slices share */
+    char *values;            /* of all slices, value_bytes each */
+    size_t value_bytes;
+    char *labels;
 };
+
+/* A sample of so many tables of elements of `item` bytes; the caller fills in the indices, the
+ * values and the labels, which have so many bytes together.  NULL: out of memory. */
+tt_sample *tt_sample_alloc(size_t slices, size_t rows, size_t cols, size_t item, size_t label_bytes);
 
 #endif

@@ -150,8 +150,7 @@ static void add_run(tt_dtype dtype, const void *run, size_t n, totals *into)
     case TT_LANE_F64:
         add_f64(dtype, run, n, into);
         break;
-    case TT_LANE_I64:
-    case TT_LANE_U64:
+    case TT_LANE_INTEGER:
         add_wide(dtype, run, n, into);
         break;
     case TT_LANE_COMPLEX:

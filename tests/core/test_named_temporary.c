@@ -49,7 +49,7 @@ static bool refuse_nameless_files(void)
 
 static tt_status write_bytes(const tt_output *file, size_t count)
 {
-    struct iovec part = tt_output_part(known_bytes, count);
+    struct iovec part = tt_file_part(known_bytes, count);
     return tt_output_write(file, &part, 1, &err);
 }
 

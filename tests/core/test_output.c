@@ -40,8 +40,8 @@ static void assert_holds(const char *path, const char *text)
 /* In three parts, of which one is empty. */
 static tt_status write_parts(const tt_output *file, const char *text)
 {
-    struct iovec part[] = { tt_output_part(text, 2), tt_output_part(NULL, 0),
-                            tt_output_part(text + 2, strlen(text) - 2) };
+    struct iovec part[] = { tt_file_part(text, 2), tt_file_part(NULL, 0),
+                            tt_file_part(text + 2, strlen(text) - 2) };
     return tt_output_write(file, part, 3, &err);
 }
 

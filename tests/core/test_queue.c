@@ -20,7 +20,7 @@ static void open_queue(tt_queue *queue)
 static uint64_t put(tt_queue *queue, uint32_t slots)
 {
     uint64_t at;
-    tt_record *record = tt_queue_reserve(queue, slots, false, &at);
+    tt_record *record = tt_queue_reserve(queue, slots, &at);
     assert_non_null(record);
     *record = (tt_record){ .slots = slots, .kind = TT_RECORD_NOTE };
     tt_queue_commit(queue, at);
@@ -48,7 +48,7 @@ static void after_a_rewind_the_whole_ring_is_free(void **state)
     assert_int_equal(at, SLOTS);
     for (uint32_t i = 0; i < SLOTS / MOST; i++)
         assert_int_equal(put(&queue, MOST), SLOTS + i * MOST);
-    assert_null(tt_queue_reserve(&queue, 1, false, &none));
+    assert_null(tt_queue_reserve(&queue, 1, &none));
     assert_int_equal(take(&queue, at), 2 * SLOTS);
     tt_queue_close(&queue);
 }
@@ -60,7 +60,7 @@ static void nothing_is_rewound_while_somebody_fills_slots(void **state)
     uint64_t place;
     open_queue(&queue);
     (void)put(&queue, SOME);
-    tt_record *record = tt_queue_reserve(&queue, SOME, false, &place);
+    tt_record *record = tt_queue_reserve(&queue, SOME, &place);
     uint64_t at = take(&queue, 0);
     assert_int_equal(tt_queue_rewind(&queue, at), at);
     *record = (tt_record){ .slots = SOME, .kind = TT_RECORD_NOTE };
@@ -72,7 +72,7 @@ static void nothing_is_rewound_while_somebody_fills_slots(void **state)
 static void *reserve_most(void *of)
 {
     uint64_t at;
-    return tt_queue_reserve(of, MOST, false, &at);
+    return tt_queue_reserve(of, MOST, &at);
 }
 
 /* The consumer stops between moving head and moving tail. */

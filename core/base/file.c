@@ -1,9 +1,9 @@
-/* file.c -- the few system calls on a run file, with their failures as text.
+/* file.c -- the few system calls on files.
  *
  * Exists so that EINTR, short writes and a full disk are handled in one place,
  * and so that a test can make each of these calls fail.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/file.h"
+#include "base/file.h"
 
 #include "os/os.h"
 
@@ -28,7 +28,7 @@ tt_status tt_file_read(int fd, void *out, size_t n, int64_t at)
     return TT_OK;
 }
 
-tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at, tt_error *err)
+tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at)
 {
     while (count > 0) {
         if (parts->iov_len == 0) {
@@ -36,12 +36,14 @@ tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at, tt_e
             count--;
             continue;
         }
-        ssize_t put = pwritev(fd, parts, count, at);
+        ssize_t put = at >= 0 ? pwritev(fd, parts, count, at) : writev(fd, parts, count);
         if (put < 0 && errno == EINTR)
             continue;
+        if (put == 0)
+            errno = EIO;
         if (put <= 0)
-            return tt_fail(err, TT_EIO, "write: %s", put < 0 ? strerror(errno) : "nothing was written");
-        at += put;
+            return TT_EIO;
+        at += at >= 0 ? put : 0;
         while (count > 0 && (size_t)put >= parts->iov_len) {
             put -= (ssize_t)parts->iov_len;
             parts++;

@@ -1,9 +1,9 @@
-/* file.h -- the few system calls on a run file, with their failures as text.
+/* file.h -- the few system calls on files.
  *
- * For store only.  Interrupted calls are repeated, short ones continued.
+ * For store and format.  Interrupted calls are repeated, short ones continued.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TT_STORE_FILE_H
-#define TT_STORE_FILE_H
+#ifndef TT_BASE_FILE_H
+#define TT_BASE_FILE_H
 
 #include "tensortap_tools.h"
 
@@ -11,8 +11,14 @@
 
 /* Reads exactly n bytes; TT_EFORMAT if the file ends before. */
 tt_status tt_file_read(int fd, void *out, size_t n, int64_t at);
-/* Writes everything.  The vector is used up. */
-tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at, tt_error *err);
+/* A part to write. */
+static inline struct iovec tt_file_part(const void *bytes, size_t n)
+{
+    return (struct iovec){ (void *)(uintptr_t)bytes, n };
+}
+/* Writes everything, at this place or (-1) where the file ends.  The vector is used up.
+ * TT_EIO: errno says why. */
+tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at);
 /* Asks for room up to `end`; where the file system cannot, nothing happens. */
 tt_status tt_file_reserve(int fd, int64_t at, int64_t end, tt_error *err);
 /* Gives the room of these bytes back; false where the file system cannot. */
