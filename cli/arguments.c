@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 24, KEY = 256, USAGE = KEY - 1, WIDTH = 79, HELP_COLUMN = 29 };
+enum { OPTIONS_MAX = 24, KEY = 256, WIDTH = 79, HELP_COLUMN = 29 };
 
 /* Of every command, and of the program. */
 static const tt_option common[] = {
@@ -21,7 +21,25 @@ static const tt_option common[] = {
     { "usage", NULL, "Print how it is called", .letter = 0 },
     { "version", NULL, "Print the version of the program", .letter = 'V' },
 };
-enum { COMMON = sizeof common / sizeof *common };
+
+/* All options of a command. */
+typedef struct option_list {
+    tt_option items[OPTIONS_MAX];
+    size_t count;
+} option_list;
+
+static option_list list_options(const tt_cmd *cmd, bool *is_json)
+{
+    option_list all = { .count = cmd->option_count };
+    assert(cmd->option_count + 1 + sizeof common / sizeof *common <= OPTIONS_MAX);
+    if (cmd->option_count > 0)
+        memcpy(all.items, cmd->options, cmd->option_count * sizeof *cmd->options);
+    if (cmd->json != NULL)
+        all.items[all.count++] = (tt_option){ "json", NULL, cmd->json, .to = is_json };
+    memcpy(all.items + all.count, common, sizeof common);
+    all.count += sizeof common / sizeof *common;
+    return all;
+}
 
 /* ---- help ------------------------------------------------------------------ */
 
@@ -78,15 +96,14 @@ static void print_usage(const tt_cmd *cmd, FILE *out)
 
 void tt_arguments_help(const tt_cmd *cmd, FILE *out)
 {
+    const option_list all = list_options(cmd, NULL);
     const char *rest = strchr(cmd->doc, '\v');
     char *before = strndup(cmd->doc, rest != NULL ? (size_t)(rest - cmd->doc) : strlen(cmd->doc));
     print_usage(cmd, out);
     print_wrapped(out, before != NULL ? before : "", 0, 0);
     fputc('\n', out);
-    for (const tt_option *option = cmd->options; option != NULL && option->help != NULL; option++)
-        print_option(out, option);
-    for (size_t i = 0; i < COMMON; i++)
-        print_option(out, &common[i]);
+    for (size_t i = 0; i < all.count; i++)
+        print_option(out, &all.items[i]);
     fputc('\n', out);
     if (cmd->print_list != NULL)
         cmd->print_list(out);
@@ -121,32 +138,32 @@ static void read_option(const tt_cmd *cmd, const tt_option *option, const char *
         tt_cmd_refuse(cmd, "--%s takes %s, not '%s'", option->name, option->takes, text);
 }
 
-static void answer(const tt_cmd *cmd, int key)
+/* Answers one of the common options. */
+static void answer(const tt_cmd *cmd, int letter)
 {
-    if (key == 'V')
+    if (letter == 'V')
         puts("tensortap " TT_VERSION);
-    else if (key == USAGE)
-        print_usage(cmd, stdout);
-    else
+    else if (letter == 'h')
         tt_arguments_help(cmd, stdout);
+    else
+        print_usage(cmd, stdout);
     exit(TT_EXIT_FINE);
 }
 
 /* What getopt_long is to know. */
 typedef struct spec {
-    struct option longs[OPTIONS_MAX + COMMON + 1];
-    char letters[2 * OPTIONS_MAX + 8];
+    struct option longs[OPTIONS_MAX + 1];
+    char letters[2 * OPTIONS_MAX + 2];
 } spec;
 
-static void describe(const tt_cmd *cmd, spec *out)
+static void describe(const tt_cmd *cmd, const option_list *all, spec *out)
 {
     size_t longs = 0, letters = 0;
     if (cmd->is_in_order)
         out->letters[letters++] = '+';
-    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++) {
-        const tt_option *option = &cmd->options[i];
+    for (size_t i = 0; i < all->count; i++) {
+        const tt_option *option = &all->items[i];
         bool has_value = option->value != NULL;
-        assert(i < OPTIONS_MAX);
         if (option->letter != 0)
             out->letters[letters++] = (char)option->letter;
         if (option->letter != 0 && has_value)
@@ -154,41 +171,37 @@ static void describe(const tt_cmd *cmd, spec *out)
         if (option->name != NULL)
             out->longs[longs++] = (struct option){ option->name, has_value, NULL, KEY + (int)i };
     }
-    for (size_t i = 0; i < COMMON; i++)
-        out->longs[longs++] = (struct option){ common[i].name, no_argument, NULL,
-                                               common[i].letter != 0 ? common[i].letter : USAGE };
-    memcpy(out->letters + letters, "hV", sizeof "hV");
 }
 
-static const tt_option *option_of(const tt_cmd *cmd, int key)
+static const tt_option *option_of(const option_list *all, int key)
 {
-    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++)
-        if (key == KEY + (int)i || key == cmd->options[i].letter)
-            return &cmd->options[i];
+    for (size_t i = 0; i < all->count; i++)
+        if (key == KEY + (int)i || key == all->items[i].letter)
+            return &all->items[i];
     return NULL;
 }
 
 void tt_arguments_parse(tt_call *call, int argc, char **argv)
 {
     const tt_cmd *cmd = call->cmd;
+    const option_list all = list_options(cmd, &call->is_json);
     spec known = { 0 };
-    describe(cmd, &known);
+    describe(cmd, &all, &known);
     if (argc > 1 && strcmp(argv[1], "-?") == 0)
         answer(cmd, 'h'); /* GNU programs know it; to getopt_long it is a mistake */
     optind = 0;           /* anew: of another command */
-    for (bool goes_on = true; goes_on;) {
-        int key = getopt_long(argc, argv, known.letters, known.longs, NULL);
-        const tt_option *option = option_of(cmd, key);
+    for (int key; (key = getopt_long(argc, argv, known.letters, known.longs, NULL)) != -1;) {
         if (key == '?') { /* it has said what is wrong */
             fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n", tt_cmd_title(cmd),
                     tt_cmd_title(cmd));
             exit(TT_EXIT_USAGE);
         }
-        if (key != -1 && option == NULL)
-            answer(cmd, key);
-        if (option != NULL)
-            read_option(cmd, option, optarg);
-        goes_on = key != -1 && (option == NULL || !option->is_last);
+        const tt_option *option = option_of(&all, key);
+        if (option->to == NULL)
+            answer(cmd, option->letter);
+        read_option(cmd, option, optarg);
+        if (option->is_last)
+            break;
     }
     call->words = argv + optind;
     call->count = (size_t)(argc - optind);

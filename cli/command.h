@@ -58,17 +58,20 @@ typedef struct tt_call {
     char **options;   /* all arguments as given; borrowed */
     const char *path; /* words[0] */
     const char *glob; /* words[1] of a command with one run; NULL: not given */
+    bool is_json;     /* --json was given */
     tt_run *runs[2];  /* opened and closed by main.c */
     tt_error *err;
 } tt_call;
 
 typedef struct tt_cmd {
     const char *name;
-    const char *args;              /* "RUN [GLOB]", for the list of commands */
-    const char *summary;           /* one line, for the same list */
-    const char *usage;             /* in place of args, for its own --help; NULL: args */
-    const char *doc;               /* its own --help: before and, behind \v, after the options */
-    const tt_option *options;      /* ended by a row without help */
+    const char *args;    /* "RUN [GLOB]", for the list of commands */
+    const char *summary; /* one line, for the same list */
+    const char *usage;   /* in place of args, for its own --help; NULL: args */
+    const char *doc;     /* its own --help: before and, behind \v, after the options */
+    const tt_option *options;
+    size_t option_count;
+    const char *json;              /* help of its option --json; NULL: it has none */
     size_t least, most;            /* words that it takes */
     size_t runs;                   /* how many of these are runs to open */
     const char *missing;           /* message when there are fewer words */
@@ -79,6 +82,10 @@ typedef struct tt_cmd {
     tt_exit (*run)(tt_call *call);
 } tt_cmd;
 
+/* How every row begins, and how it names its options. */
+#define TT_CMD(name_, args_, summary_) .name = (name_), .args = (args_), .summary = (summary_)
+#define TT_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
+#define TT_JSON "Print JSON"
 /* What the rows of most commands say about their words. */
 #define TT_CMD_ONE_RUN                                                                    \
     .least = 1, .most = 1, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
@@ -88,18 +95,16 @@ typedef struct tt_cmd {
     .extra = "put the pattern in quotes"
 
 /* The removal of runs: commands/rm.c. */
-typedef struct tt_removal {
-    bool is_sure; /* do not ask */
-    bool is_json; /* print what was removed as JSON */
-} tt_removal;
 bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
-/* Lists them, asks on a terminal (an error elsewhere) unless sure, removes. */
-tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err);
+/* Lists them, asks on a terminal (an error elsewhere) unless sure, removes; prints what the call asks for. */
+tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t count, bool is_sure);
 
-/* Becomes Python running tensortap.commands.<module>.main(args): $TENSORTAP_PYTHON, else the
- * python3 beside this program, else that on PATH.  args ends with NULL.  Returns only
- * if none can be started.  A Python without this very tensortap says so and exits 3. */
-tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err);
+/* Becomes Python running tensortap.commands.<module>.main(values + words): $TENSORTAP_PYTHON, else
+ * the python3 beside this program, else that on PATH.  A value that is NULL becomes "".  words ends
+ * with NULL; NULL: none.  Returns only if none can be started.  A Python without this very tensortap
+ * says so and exits 3. */
+tt_exit tt_python_exec(const char *module, const char *const *values, size_t count, char *const *words,
+                       tt_error *err);
 
 #define X(name) extern const tt_cmd tt_cmd_##name;
 TT_COMMANDS(X)

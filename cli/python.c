@@ -12,21 +12,21 @@
 #include <unistd.h>
 
 /* argv[1:4]: the module, our version, the Python that was tried. */
-static char boot[] = "import sys\n"
-                     "sys.path[:1] = []\n" /* '' of -c: what lies in this folder is not ours */
-                     "module, version, python = sys.argv[1:4]\n"
-                     "try:\n"
-                     "    import tensortap\n"
-                     "    found = tensortap.__version__\n"
-                     "except ImportError as error:\n"
-                     "    found = str(error)\n"
-                     "if found != version:\n"
-                     "    print(f'tensortap: {python} does not have tensortap {version} ({found}); "
-                     "set TENSORTAP_PYTHON to one that has', file=sys.stderr)\n"
-                     "    sys.exit(3)\n"
-                     "import importlib\n"
-                     "sys.argv[1:4] = []\n"
-                     "importlib.import_module('tensortap.commands.' + module).main(sys.argv[1:])\n";
+static const char boot[] = "import sys\n"
+                           "sys.path[:1] = []\n" /* '' of -c: what lies in this folder is not ours */
+                           "module, version, python = sys.argv[1:4]\n"
+                           "try:\n"
+                           "    import tensortap\n"
+                           "    found = tensortap.__version__\n"
+                           "except ImportError as error:\n"
+                           "    found = str(error)\n"
+                           "if found != version:\n"
+                           "    print(f'tensortap: {python} does not have tensortap {version} ({found}); "
+                           "set TENSORTAP_PYTHON to one that has', file=sys.stderr)\n"
+                           "    sys.exit(3)\n"
+                           "import importlib\n"
+                           "sys.argv[1:4] = []\n"
+                           "importlib.import_module('tensortap.commands.' + module).main(sys.argv[1:])\n";
 
 /* The python3 beside this program; false: there is none. */
 static bool find_beside(char *out, size_t room)
@@ -40,32 +40,30 @@ static bool find_beside(char *out, size_t room)
     return access(out, X_OK) == 0;
 }
 
-tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
+tt_exit tt_python_exec(const char *module, const char *const *values, size_t count, char *const *words,
+                       tt_error *err)
 {
-    char beside[4096], name[64], version[] = TT_VERSION, dash_c[] = "-c";
+    char beside[4096];
     const char *given = getenv("TENSORTAP_PYTHON");
     const char *python = given != NULL && *given != '\0'      ? given
                          : find_beside(beside, sizeof beside) ? beside
                                                               : "python3";
-    size_t count = 0;
-    while (args[count] != NULL)
-        count++;
-    (void)snprintf(name, sizeof name, "%s", module);
-    char *tried = strdup(python);
-    char **argv = calloc(count + 7, sizeof *argv);
-    if (argv == NULL || tried == NULL) {
-        (void)tt_fail_plain(err, TT_ENOMEM);
-        goto out;
-    }
-    char *head[] = { tried, dash_c, boot, name, version, tried };
+    const char *head[] = { python, "-c", boot, module, TT_VERSION, python };
+    size_t heads = sizeof head / sizeof *head, more = 0;
+    while (words != NULL && words[more] != NULL)
+        more++;
+    const char **argv = calloc(heads + count + more + 1, sizeof *argv);
+    if (argv == NULL)
+        return tt_cmd_exit(TT_ENOMEM, err);
     memcpy(argv, head, sizeof head);
-    memcpy(argv + sizeof head / sizeof *head, args, count * sizeof *argv);
+    for (size_t i = 0; i < count; i++)
+        argv[heads + i] = values[i] != NULL ? values[i] : "";
+    if (more > 0)
+        memcpy(argv + heads + count, words, more * sizeof *argv);
     fflush(stdout);
-    (void)execvp(python, argv);
-    (void)tt_fail(err, TT_EIO, "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap",
-                  python, strerror(errno));
-out:
+    (void)execvp(python, (char *const *)(uintptr_t)argv);
     free(argv);
-    free(tried);
-    return TT_EXIT_FAILED;
+    return tt_cmd_fail(err, TT_EXIT_FAILED,
+                       "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap", python,
+                       strerror(errno));
 }

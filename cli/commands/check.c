@@ -9,7 +9,7 @@
 #include <string.h>
 
 static struct {
-    bool repairs, is_json;
+    bool repairs;
 } args;
 
 static void print_text(const tt_check *c, const char *path, const char *repaired)
@@ -67,7 +67,7 @@ static tt_exit check(tt_call *call)
 {
     tt_run *run = call->runs[0];
     tt_json_out out;
-    tt_json *json = args.is_json ? tt_json_begin(&out, "files") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin(&out, "files") : NULL;
     tt_progress_start("checking");
     tt_status st = TT_OK;
     bool is_damaged = false;
@@ -96,20 +96,19 @@ static tt_exit check(tt_call *call)
     return st == TT_OK && is_damaged ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "repair", NULL,
+      "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged "
+      "or was not closed",
+      .to = &args.repairs },
+};
+
 const tt_cmd tt_cmd_check = {
-    .name = "check",
-    .args = "RUN",
-    .summary = "verify every checksum, repair",
+    TT_CMD("check", "RUN", "verify every checksum, repair"),
     .doc = "Read a run and verify every checksum.  Exit code 1: something is damaged.\v"
            "For example: tensortap check runs/today --repair",
-    .options =
-        (const tt_option[]){
-            { "repair", NULL,
-              "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged "
-              "or was not closed",
-              .to = &args.repairs },
-            { "json", NULL, "Print JSON", .to = &args.is_json },
-            { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     TT_CMD_ONE_RUN,
     .run = check,
 };

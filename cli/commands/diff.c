@@ -17,7 +17,6 @@ static struct {
     double rtol, atol; /* negative: not given */
     tt_range steps;
     tt_rename rename;
-    bool is_json;
 } args = { .rtol = -1, .atol = -1, .steps = TT_RANGE_ALL };
 
 static bool read_tolerance(const char *text, void *out)
@@ -251,7 +250,7 @@ static tt_exit diff_command(tt_call *call)
     tt_progress_end();
     bool has_ranks = tt_overview_rank_count(a) > 1 || tt_overview_rank_count(b) > 1;
     if (st == TT_OK)
-        st = args.is_json ? print_json(diff) : print_text(diff, call, has_ranks);
+        st = call->is_json ? print_json(diff) : print_text(diff, call, has_ranks);
     tt_exit code = st < 0                             ? tt_cmd_exit(st, call->err)
                    : diff->verdict == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
                    : count_sites(diff).points == 0    ? TT_EXIT_USAGE
@@ -260,27 +259,26 @@ static tt_exit diff_command(tt_call *call)
     return code;
 }
 
+static const tt_option options[] = {
+    { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor", .to = &args.rtol,
+      read_tolerance, "a number from 0 on" },
+    { "atol", "X", "See --rtol", .to = &args.atol, read_tolerance, "a number from 0 on" },
+    { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
+      TT_RANGE_TAKES },
+    { "only", "GLOB", "Only sites that match", .to = &args.options.only },
+    { "rename", "OLD=NEW",
+      "OLD in names of the first run is NEW in the second; detected if all names then match",
+      .to = &args.rename, read_rename, "OLD=NEW" },
+};
+
 const tt_cmd tt_cmd_diff = {
-    .name = "diff",
-    .args = "RUN RUN",
-    .summary = "where two runs diverge",
+    TT_CMD("diff", "RUN RUN", "where two runs diverge"),
     .doc =
         "Find where two runs diverge: the first site that differs by more than rounding, and the worst.  "
         "Exit code 0: identical, or within noise; 1: they differ.\v"
         "For example: tensortap diff runs/before runs/after --step 0:100",
-    .options =
-        (const tt_option[]){
-            { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor",
-              .to = &args.rtol, read_tolerance, "a number from 0 on" },
-            { "atol", "X", "See --rtol", .to = &args.atol, read_tolerance, "a number from 0 on" },
-            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
-              TT_RANGE_TAKES },
-            { "only", "GLOB", "Only sites that match", .to = &args.options.only },
-            { "rename", "OLD=NEW",
-              "OLD in names of the first run is NEW in the second; detected if all names then match",
-              .to = &args.rename, read_rename, "OLD=NEW" },
-            { "json", NULL, "Print JSON", .to = &args.is_json },
-            { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     .least = 2,
     .most = 2,
     .runs = 2,

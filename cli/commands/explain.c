@@ -149,17 +149,18 @@ static tt_exit explain(tt_call *call)
     return tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "max-bytes", "N", "At most so many bytes (4000)", .to = &args.most, read_bytes,
+      "a number of bytes from 400 on" },
+};
+
 const tt_cmd tt_cmd_explain = {
-    .name = "explain",
-    .args = "RUN",
-    .summary = "the state of a run in a few lines",
+    TT_CMD("explain", "RUN", "the state of a run in a few lines"),
     .doc =
         "Print the state of a run in a few lines, the most important first: the verdict, the evidence, "
         "what was left out and how to ask for it.\v"
         "For example: tensortap explain runs/today --max-bytes 1000",
-    .options = (const tt_option[]){ { "max-bytes", "N", "At most so many bytes (4000)", .to = &args.most,
-                                      read_bytes, "a number of bytes from 400 on" },
-                                    { 0 } },
+    TT_OPTIONS(options),
     TT_CMD_ONE_RUN,
     .run = explain,
 };

@@ -92,16 +92,15 @@ static tt_exit look_for_damage(const tt_run *run, tt_error *err)
 
 static tt_exit export_in_python(const char *path, const tt_export *what, bool has_loss, tt_error *err)
 {
-    const char *rest[] = { path,
-                           what->glob,
-                           formats[format].name,
-                           args.out,
-                           args.steps_text != NULL ? args.steps_text : ":",
-                           has_loss          ? "lossy"
-                           : args.is_partial ? "partial"
-                                             : "whole",
-                           NULL };
-    return tt_python_exec("export", (char *const *)(uintptr_t)rest, err);
+    const char *values[] = { path,
+                             what->glob,
+                             formats[format].name,
+                             args.out,
+                             args.steps_text != NULL ? args.steps_text : ":",
+                             has_loss          ? "lossy"
+                             : args.is_partial ? "partial"
+                                               : "whole" };
+    return tt_python_exec("export", values, sizeof values / sizeof *values, NULL, err);
 }
 
 /* The exit code, and where it is damage what to do about it. */
@@ -149,27 +148,23 @@ static tt_exit export_command(tt_call *call)
     return finish(st, lost, damage, call->err);
 }
 
+static const tt_option options[] = {
+    { "to", "FORMAT",
+      "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: "
+      "hdf5",
+      .to = &args.to },
+    { "output", "OUT", "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
+      .to = &args.out, .letter = 'o' },
+    { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, read_steps, TT_RANGE_TAKES },
+    { "partial", NULL, "Of a damaged run, write what can be read; exit with 1 if something is missing",
+      .to = &args.is_partial },
+};
+
 const tt_cmd tt_cmd_export = {
-    .name = "export",
-    .args = "RUN [GLOB]",
-    .summary = "write csv, json, npy, safetensors, pt, hdf5 ...",
+    TT_CMD("export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ..."),
     .doc = "Write a run in a format that other tools read.\v"
            "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
-    .options =
-        (const tt_option[]){
-            { "to", "FORMAT",
-              "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: "
-              "hdf5",
-              .to = &args.to },
-            { "output", "OUT",
-              "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
-              .to = &args.out, .letter = 'o' },
-            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, read_steps,
-              TT_RANGE_TAKES },
-            { "partial", NULL,
-              "Of a damaged run, write what can be read; exit with 1 if something is missing",
-              .to = &args.is_partial },
-            { 0 } },
+    TT_OPTIONS(options),
     TT_CMD_RUN_AND_GLOB,
     .check = check,
     .run = export_command,

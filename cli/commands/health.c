@@ -269,24 +269,23 @@ static tt_exit health(tt_call *call)
     return st == TT_OK && is_found ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "select", "ID,...", "Only these rules", .to = &args.select },
+    { "ignore", "ID,...", "Not these rules", .to = &args.ignore },
+    { "baseline", "RUN", "A good run: what it has too is no finding, what is far from it is",
+      .to = &args.baseline },
+    { "format", "FORMAT", "text, json, sarif or junit (text)", .to = &args.format, NULL,
+      "text, json, sarif or junit" },
+    { "explain", "ID", "Print what a rule looks for, and end", .to = &args.explain },
+    { "strict", NULL, "Exit with 1 for warnings, too", .to = &args.is_strict },
+};
+
 const tt_cmd tt_cmd_health = {
-    .name = "health",
-    .args = "RUN",
-    .summary = "what is wrong with a training, and what to do",
+    TT_CMD("health", "RUN", "what is wrong with a training, and what to do"),
     .doc = "State what is wrong with a training, the heaviest first, with evidence and what to do.  "
            "Exit code 1: there is an error.\v"
            "For example: tensortap health runs/today --ignore repeated-batch",
-    .options =
-        (const tt_option[]){
-            { "select", "ID,...", "Only these rules", .to = &args.select },
-            { "ignore", "ID,...", "Not these rules", .to = &args.ignore },
-            { "baseline", "RUN", "A good run: what it has too is no finding, what is far from it is",
-              .to = &args.baseline },
-            { "format", "FORMAT", "text, json, sarif or junit (text)", .to = &args.format, NULL,
-              "text, json, sarif or junit" },
-            { "explain", "ID", "Print what a rule looks for, and end", .to = &args.explain },
-            { "strict", NULL, "Exit with 1 for warnings, too", .to = &args.is_strict },
-            { 0 } },
+    TT_OPTIONS(options),
     .most = 1,
     .runs = 1,
     .extra = "name one run",

@@ -12,9 +12,7 @@ static tt_exit help(tt_call *call)
 }
 
 const tt_cmd tt_cmd_help = {
-    .name = "help",
-    .args = "[COMMAND]",
-    .summary = "print this help, or that of a command",
+    TT_CMD("help", "[COMMAND]", "print this help, or that of a command"),
     .doc = "Print what tensortap can do, or how to use one of its commands.\v"
            "For example: tensortap help show",
     .most = 1,

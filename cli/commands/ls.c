@@ -9,7 +9,7 @@
 
 static struct {
     int64_t keep_last; /* -1: all */
-    tt_removal how;
+    bool is_sure;      /* do not ask */
 } args = { .keep_last = -1 };
 
 static tt_status print_json(const tt_runs *all)
@@ -48,12 +48,12 @@ static tt_status print_table(const tt_runs *all)
 }
 
 /* Removes all but the latest runs.  Those that cannot be read are perhaps not runs at all. */
-static tt_exit remove_old(const tt_runs *all, tt_error *err)
+static tt_exit remove_old(const tt_call *call, const tt_runs *all)
 {
     const char **paths = calloc(all->count + 1, sizeof *paths);
     size_t count = 0, kept = 0;
     if (paths == NULL)
-        return tt_cmd_exit(TT_ENOMEM, err);
+        return tt_cmd_exit(TT_ENOMEM, call->err);
     for (size_t i = 0; i < all->count; i++) {
         bool is_live = all->entries[i].state == TT_STATE_LIVE;
         if (!all->entries[i].is_readable)
@@ -63,7 +63,7 @@ static tt_exit remove_old(const tt_runs *all, tt_error *err)
         else
             paths[count++] = all->entries[i].path;
     }
-    tt_exit code = tt_remove_runs(paths, count, &args.how, err);
+    tt_exit code = tt_remove_runs(call, paths, count, args.is_sure);
     free(paths);
     return code;
 }
@@ -75,8 +75,8 @@ static tt_exit ls(tt_call *call)
     tt_exit code = TT_EXIT_FINE;
     tt_status st = tt_runs_find(folder, NULL, &all, call->err);
     if (st == TT_OK && args.keep_last >= 0) {
-        code = remove_old(&all, call->err);
-    } else if (st == TT_OK && args.how.is_json) {
+        code = remove_old(call, &all);
+    } else if (st == TT_OK && call->is_json) {
         st = print_json(&all);
     } else if (st == TT_OK && all.count > 0) {
         st = print_table(&all);
@@ -87,20 +87,19 @@ static tt_exit ls(tt_call *call)
     return st < 0 ? tt_cmd_exit(st, call->err) : code;
 }
 
+static const tt_option options[] = {
+    { "keep-last", "N", "Remove all finished and crashed runs but the latest N; asks first",
+      .to = &args.keep_last, tt_range_count, "a number" },
+    { "yes", NULL, "Do not ask", .to = &args.is_sure },
+};
+
 const tt_cmd tt_cmd_ls = {
-    .name = "ls",
-    .args = "[FOLDER]",
-    .summary = "list runs: when, what command, steps, size, state",
+    TT_CMD("ls", "[FOLDER]", "list runs: when, what command, steps, size, state"),
     .doc = "List the runs in a folder, the latest first.\v"
            "For example: tensortap ls runs\n"
            "             tensortap ls runs --keep-last 10",
-    .options = (const tt_option[]){ { "keep-last", "N",
-                                      "Remove all finished and crashed runs but the latest N; asks first",
-                                      .to = &args.keep_last, tt_range_count, "a number" },
-                                    { "yes", NULL, "Do not ask", .to = &args.how.is_sure },
-                                    { "json", NULL, "Print JSON; with --keep-last, of what was removed",
-                                      .to = &args.how.is_json },
-                                    { 0 } },
+    TT_OPTIONS(options),
+    .json = "Print JSON; with --keep-last, of what was removed",
     .most = 1,
     .extra = "name one folder",
     .run = ls,

@@ -14,7 +14,6 @@ enum { FEEDS_MOST = 12 };
 
 static struct {
     char *allow; /* owned; all of them, with commas */
-    bool is_json;
 } args;
 
 static bool read_allow(const char *text, void *to)
@@ -168,25 +167,26 @@ static tt_exit nan_command(tt_call *call)
         return tt_overview_no_site(run, args.allow, call->err);
     tt_status st = tt_run_nonfinite(run, args.allow, &found, call->err);
     if (st == TT_OK)
-        st = args.is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
-    if (st == TT_OK && found.site >= 0 && !args.is_json)
+        st = call->is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
+    if (st == TT_OK && found.site >= 0 && !call->is_json)
         (void)tt_blackbox_print(call->path);
     return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "allow", "GLOB",
+      "Sites that may hold NaN or Inf, such as attention masks; may be "
+      "given again",
+      .to = &args.allow, read_allow, "a pattern" },
+};
+
 const tt_cmd tt_cmd_nan = {
-    .name = "nan",
-    .args = "RUN",
-    .summary = "where the first NaN or Inf was born",
+    TT_CMD("nan", "RUN", "where the first NaN or Inf was born"),
     .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
            "one.\v"
            "For example: tensortap nan runs/today --allow '*.mask'",
-    .options = (const tt_option[]){ { "allow", "GLOB",
-                                      "Sites that may hold NaN or Inf, such as attention masks; may be "
-                                      "given again",
-                                      .to = &args.allow, read_allow, "a pattern" },
-                                    { "json", NULL, "Print JSON", .to = &args.is_json },
-                                    { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     TT_CMD_ONE_RUN,
     .run = nan_command,
 };

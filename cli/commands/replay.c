@@ -11,7 +11,7 @@
 
 static struct {
     const char *step;
-    bool has_ops, has_no_ops, is_eager, is_sure, is_json;
+    bool has_ops, has_no_ops, is_eager, is_sure;
 } args;
 
 /* Keeps the text: Python reads the number. */
@@ -24,28 +24,29 @@ static bool read_step(const char *text, void *out)
 
 static tt_exit replay(tt_call *call)
 {
-    /* The arguments of tensortap.commands.replay, in this order; "": not given.  Then the run, and the
-     * program if it was named. */
-    const char *head[] = { args.step != NULL ? args.step : "",
+    /* The arguments of tensortap.commands.replay, in this order; then the run, and the program if it
+     * was named. */
+    const char *head[] = { args.step,
                            args.has_ops      ? "1"
                            : args.has_no_ops ? "0"
-                                             : "",
-                           args.is_eager ? "1" : "", args.is_sure ? "1" : "", args.is_json ? "1" : "" };
-    size_t count = sizeof head / sizeof *head;
-    const char **rest = calloc(count + call->count + 1, sizeof *rest);
-    if (rest == NULL)
-        return tt_cmd_exit(TT_ENOMEM, call->err);
-    memcpy(rest, head, sizeof head);
-    memcpy(rest + count, call->words, call->count * sizeof *rest);
-    tt_exit code = tt_python_exec("replay", (char *const *)(uintptr_t)rest, call->err);
-    free(rest);
-    return code;
+                                             : NULL,
+                           args.is_eager ? "1" : NULL, args.is_sure ? "1" : NULL,
+                           call->is_json ? "1" : NULL };
+    return tt_python_exec("replay", head, sizeof head / sizeof *head, call->words, call->err);
 }
 
+static const tt_option options[] = {
+    { "step", "N", "The step to end with (the one that failed)", .to = &args.step, read_step,
+      "a number of a step" },
+    { "ops", NULL, "Find the operator that made the first NaN or Inf (the default after one)",
+      .to = &args.has_ops },
+    { "no-ops", NULL, "Do not look for operators", .to = &args.has_no_ops },
+    { "eager", NULL, "Run without torch.compile", .to = &args.is_eager },
+    { "yes", NULL, "Do not ask before the run's command runs", .to = &args.is_sure, .letter = 'y' },
+};
+
 const tt_cmd tt_cmd_replay = {
-    .name = "replay",
-    .args = "RUN",
-    .summary = "run a step of a black box again",
+    TT_CMD("replay", "RUN", "run a step of a black box again"),
     .usage = "RUN [-- SCRIPT ARGUMENT...]\nRUN [-- -m MODULE ARGUMENT...]",
     .doc = "Run the program of a run again, up to the step that its black box was written for, with the "
            "state, "
@@ -56,18 +57,8 @@ const tt_cmd tt_cmd_replay = {
            "Exit code: 0 reproduced to the bit, 4 within noise, 5 only when compiled, 1 not reproduced, "
            "3 not replayable.\n\n"
            "For example: tensortap replay runs/today",
-    .options =
-        (const tt_option[]){ { "step", "N", "The step to end with (the one that failed)",
-                               .to = &args.step, read_step, "a number of a step" },
-                             { "ops", NULL,
-                               "Find the operator that made the first NaN or Inf (the default after one)",
-                               .to = &args.has_ops },
-                             { "no-ops", NULL, "Do not look for operators", .to = &args.has_no_ops },
-                             { "eager", NULL, "Run without torch.compile", .to = &args.is_eager },
-                             { "yes", NULL, "Do not ask before the run's command runs",
-                               .to = &args.is_sure, .letter = 'y' },
-                             { "json", NULL, "Print JSON", .to = &args.is_json },
-                             { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     .least = 1,
     .most = SIZE_MAX,
     .missing = "name a run; 'tensortap ls' lists them",

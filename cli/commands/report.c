@@ -95,19 +95,19 @@ static tt_exit report(tt_call *call)
     return code;
 }
 
+static const tt_option options[] = {
+    { "output", "FILE", "The page (default: the run's name with .html, in this folder)", .to = &args.out,
+      .letter = 'o' },
+    { "open", NULL, "Open it in the browser", .to = &args.opens },
+};
+
 const tt_cmd tt_cmd_report = {
-    .name = "report",
-    .args = "RUN [RUN]",
-    .summary = "a page to look at and to send",
+    TT_CMD("report", "RUN [RUN]", "a page to look at and to send"),
     .doc = "Write one HTML file about a run: what is wrong first, then curves, a map of all layers and "
            "steps, and every site.  With two runs it shows where they diverge.  The file needs no "
            "network and no other file.\v"
            "For example: tensortap report runs/today --open",
-    .options = (const tt_option[]){ { "output", "FILE",
-                                      "The page (default: the run's name with .html, in this folder)",
-                                      .to = &args.out, .letter = 'o' },
-                                    { "open", NULL, "Open it in the browser", .to = &args.opens },
-                                    { 0 } },
+    TT_OPTIONS(options),
     .least = 1,
     .most = 2,
     .runs = 2,

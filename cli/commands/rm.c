@@ -122,8 +122,9 @@ static bool answer_is_yes(const char *const *paths, size_t count, const char *si
     return line[0] == 'y' || line[0] == 'Y';
 }
 
-tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err)
+tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t count, bool is_sure)
 {
+    tt_error *err = call->err;
     int64_t all = 0;
     tt_exit code = TT_EXIT_FINE;
     for (size_t i = 0; code == TT_EXIT_FINE && i < count; i++) /* all of them, before the first goes */
@@ -131,13 +132,13 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
     if (code != TT_EXIT_FINE)
         return code;
     const char *size = tt_screen_bytes(all), *plural = count == 1 ? "" : "s";
-    if (count > 0 && !how->is_sure && isatty(STDIN_FILENO) != 1)
+    if (count > 0 && !is_sure && isatty(STDIN_FILENO) != 1)
         return tt_cmd_fail(err, TT_EXIT_FAILED,
                            "would remove %zu run%s, %s; without a terminal to ask on, add --yes", count,
                            plural, size);
-    bool goes_on = count > 0 && (how->is_sure || answer_is_yes(paths, count, size));
+    bool goes_on = count > 0 && (is_sure || answer_is_yes(paths, count, size));
     tt_json_out out;
-    tt_json *json = how->is_json ? tt_json_begin(&out, "removed") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin(&out, "removed") : NULL;
     if (json == NULL && !goes_on)
         puts(count == 0 ? "nothing to remove" : "nothing was removed");
     for (size_t i = 0; goes_on && code == TT_EXIT_FINE && i < count; i++) {
@@ -159,24 +160,26 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
     return code;
 }
 
-static tt_removal how;
+static struct {
+    bool is_sure; /* do not ask */
+} args;
 
 static tt_exit rm(tt_call *call)
 {
-    return tt_remove_runs((const char *const *)call->words, call->count, &how, call->err);
+    return tt_remove_runs(call, (const char *const *)call->words, call->count, args.is_sure);
 }
 
+static const tt_option options[] = {
+    { "yes", NULL, "Do not ask", .to = &args.is_sure },
+};
+
 const tt_cmd tt_cmd_rm = {
-    .name = "rm",
-    .args = "RUN...",
-    .summary = "remove runs; asks first",
+    TT_CMD("rm", "RUN...", "remove runs; asks first"),
     .doc = "Remove runs: their rank*.tap files, those of check --repair too, and the folder if nothing "
            "else is in it. A symbolic link to a run is refused: name the run itself.\v"
            "For example: tensortap rm runs/monday runs/tuesday",
-    .options =
-        (const tt_option[]){ { "yes", NULL, "Do not ask", .to = &how.is_sure },
-                             { "json", NULL, "Print what was removed as JSON", .to = &how.is_json },
-                             { 0 } },
+    TT_OPTIONS(options),
+    .json = "Print what was removed as JSON",
     .least = 1,
     .most = SIZE_MAX,
     .missing = "name a run to remove",

@@ -70,22 +70,46 @@ static tt_exit run(tt_call *call)
                            args.on,
                            args.module != NULL ? "module" : "script",
                            args.module };
-    size_t count = sizeof head / sizeof *head - (args.module == NULL);
-    const char **rest = calloc(count + call->count + 1, sizeof *rest);
-    if (rest == NULL)
-        return tt_cmd_exit(TT_ENOMEM, call->err);
-    for (size_t i = 0; i < count; i++)
-        rest[i] = head[i] != NULL ? head[i] : "";
-    memcpy(rest + count, call->words, call->count * sizeof *rest);
-    tt_exit code = tt_python_exec("run", (char *const *)(uintptr_t)rest, call->err);
-    free(rest);
-    return code;
+    return tt_python_exec("run", head, sizeof head / sizeof *head - (args.module == NULL), call->words,
+                          call->err);
 }
 
+static const tt_option options[] = {
+    { "output", "RUN", "The run's folder (runs/DATE-TIME)", .to = &args.out, .letter = 'o' },
+    { "resume", NULL, "Go on with the run in -o, at the step after its last", .to = &args.resumes },
+    { "every", "N", "Record every Nth step (1)", .to = &args.every, read_every,
+      "a number of steps from 1 on" },
+    { "only", "GLOB", "Record sites that match (*)", .to = &args.only },
+    { "exclude", "GLOB", "Leave out sites that match", .to = &args.exclude },
+    { "keep", "WHAT", "What to keep: stats, hist, digest, sample, value; several: stats,value (stats)",
+      .to = &args.keep, read_products,
+      "'stats', 'hist', 'digest', 'sample', 'value' or several ('stats,value')" },
+    { "budget", "SHARE",
+      "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
+      "recorded less often",
+      .to = &args.budget, read_share, "a share of the time between 0 and 1 (0.02 is 2 %)" },
+    { "inputs", NULL, "Record the inputs of modules, too", .to = &args.has_inputs },
+    { "grads", "WHICH", "Gradients of parameters, activations, all or none (parameters)",
+      .to = &args.grads, .takes = "parameters, activations, all or none" },
+    { "on-nonfinite", "ACTION", "At the first NaN or Inf: warn, or raise an exception in the program",
+      .to = &args.on_nonfinite, .takes = "warn or raise" },
+    { "health", "ACTION",
+      "Ask the rules of 'tensortap health' while it runs: warn, or stop at the first error",
+      .to = &args.health, .takes = "warn or stop" },
+    { "black-box", "K",
+      "Keep the last steps, with a snapshot every Kth, and write them when a NaN or an exception "
+      "comes; 'tensortap replay' runs them again",
+      .to = &args.black_box, read_every, "a number of steps from 1 on" },
+    { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)",
+      .to = &args.black_box_bytes, read_every, "a number of bytes from 1 on" },
+    { "on", "EVENT", "Write the black box also at a spike of the loss", .to = &args.on,
+      .takes = "spike" },
+    { NULL, "MODULE", "Run a module, as python -m does", .to = &args.module, .letter = 'm',
+      .is_last = true },
+};
+
 const tt_cmd tt_cmd_run = {
-    .name = "run",
-    .args = "SCRIPT ...",
-    .summary = "run a Python program and record its models",
+    TT_CMD("run", "SCRIPT ...", "run a Python program and record its models"),
     .usage = "SCRIPT [ARGUMENT...]\n-m MODULE [ARGUMENT...]",
     .doc =
         "Run a Python program and record every model whose optimizer steps.  The program needs no change "
@@ -93,43 +117,7 @@ const tt_cmd tt_cmd_run = {
         "The run keeps the command line.  Values of options such as --api-key, --token or --password are "
         "replaced by ***; with TENSORTAP_PRIVATE=1 nothing of it is kept.\n\n"
         "For example: tensortap run -o runs/today train.py --lr 0.1",
-    .options =
-        (const tt_option[]){
-            { "output", "RUN", "The run's folder (runs/DATE-TIME)", .to = &args.out, .letter = 'o' },
-            { "resume", NULL, "Go on with the run in -o, at the step after its last",
-              .to = &args.resumes },
-            { "every", "N", "Record every Nth step (1)", .to = &args.every, read_every,
-              "a number of steps from 1 on" },
-            { "only", "GLOB", "Record sites that match (*)", .to = &args.only },
-            { "exclude", "GLOB", "Leave out sites that match", .to = &args.exclude },
-            { "keep", "WHAT",
-              "What to keep: stats, hist, digest, sample, value; several: stats,value (stats)",
-              .to = &args.keep, read_products,
-              "'stats', 'hist', 'digest', 'sample', 'value' or several ('stats,value')" },
-            { "budget", "SHARE",
-              "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
-              "recorded less often",
-              .to = &args.budget, read_share, "a share of the time between 0 and 1 (0.02 is 2 %)" },
-            { "inputs", NULL, "Record the inputs of modules, too", .to = &args.has_inputs },
-            { "grads", "WHICH", "Gradients of parameters, activations, all or none (parameters)",
-              .to = &args.grads, .takes = "parameters, activations, all or none" },
-            { "on-nonfinite", "ACTION",
-              "At the first NaN or Inf: warn, or raise an exception in the program",
-              .to = &args.on_nonfinite, .takes = "warn or raise" },
-            { "health", "ACTION",
-              "Ask the rules of 'tensortap health' while it runs: warn, or stop at the first error",
-              .to = &args.health, .takes = "warn or stop" },
-            { "black-box", "K",
-              "Keep the last steps, with a snapshot every Kth, and write them when a NaN or an exception "
-              "comes; 'tensortap replay' runs them again",
-              .to = &args.black_box, read_every, "a number of steps from 1 on" },
-            { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)",
-              .to = &args.black_box_bytes, read_every, "a number of bytes from 1 on" },
-            { "on", "EVENT", "Write the black box also at a spike of the loss", .to = &args.on,
-              .takes = "spike" },
-            { NULL, "MODULE", "Run a module, as python -m does", .to = &args.module, .letter = 'm',
-              .is_last = true },
-            { 0 } },
+    TT_OPTIONS(options),
     .most = SIZE_MAX,
     .is_in_order = true,
     .check = check,

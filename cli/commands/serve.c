@@ -284,22 +284,21 @@ static bool read_port(const char *text, void *to)
     return tt_range_count(text, to) && *(int64_t *)to < 65536;
 }
 
+static const tt_option options[] = {
+    { "port", "N", "Listen on this port (default: the first free one from 7007)", .to = &args.port,
+      read_port, "a number below 65536" },
+    { "host", "ADDRESS", "Listen on this address (default: 127.0.0.1, for this machine alone)",
+      .to = &args.host },
+};
+
 const tt_cmd tt_cmd_serve = {
-    .name = "serve",
-    .args = "[FOLDER]",
-    .summary = "the page of every run in a folder, live",
+    TT_CMD("serve", "[FOLDER]", "the page of every run in a folder, live"),
     .doc =
         "Serve the pages of 'tensortap report' for the runs in a folder, or for one run, to a browser.  "
         "A run that is being written is shown as it grows.  Nothing can be changed, and only who has "
         "the printed address can read.\v"
         "For example: tensortap serve runs",
-    .options =
-        (const tt_option[]){ { "port", "N", "Listen on this port (default: the first free one from 7007)",
-                               .to = &args.port, read_port, "a number below 65536" },
-                             { "host", "ADDRESS",
-                               "Listen on this address (default: 127.0.0.1, for this machine alone)",
-                               .to = &args.host },
-                             { 0 } },
+    TT_OPTIONS(options),
     .most = 1,
     .extra = "name one folder",
     .run = serve,

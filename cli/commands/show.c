@@ -18,7 +18,7 @@ enum { TREND = 16, NARROW = 100, MOST_LISTED = 10 };
 static struct {
     tt_look look;
     int64_t rank; /* -1: every rank */
-    bool shows_all, shows_classes, is_json;
+    bool shows_all, shows_classes;
 } args = { .rank = -1 };
 
 static bool read_rank(const char *text, void *out)
@@ -306,9 +306,9 @@ static tt_exit show_run(tt_call *call)
         return tt_cmd_fail(call->err, TT_EXIT_USAGE, "this run has no rank %d; it has %s", (int)args.rank,
                            tt_overview_ranks(run));
     int lines =
-        args.is_json ? 0 : tt_overview_print(call->path, run); /* at once: rules read every point */
+        call->is_json ? 0 : tt_overview_print(call->path, run); /* at once: rules read every point */
     tt_status st = tt_health(run, NULL, &findings, call->err);
-    if (st < 0 || args.is_json)
+    if (st < 0 || call->is_json)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
     lines += tt_blackbox_print(call->path);
     if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
@@ -340,26 +340,25 @@ static tt_exit show(tt_call *call)
     return code;
 }
 
+static const tt_option options[] = {
+    { "all", NULL, "Show repeated layers one by one, and every line", .to = &args.shows_all },
+    { "classes", NULL, "Name the class of every module", .to = &args.shows_classes },
+    { "rank", "N", "Only this rank (default: what is wrong on all ranks, numbers of the first)",
+      .to = &args.rank, read_rank, "a number" },
+    { "phase", "PHASE",
+      "train, eval, or all: one after the other (default: train, or eval for a site that was "
+      "never "
+      "trained)",
+      .to = &args.look.phases, read_phases, "train, eval or all" },
+};
+
 const tt_cmd tt_cmd_show = {
-    .name = "show",
-    .args = "RUN [GLOB]",
-    .summary = "a tree of all sites, what is wrong first",
+    TT_CMD("show", "RUN [GLOB]", "a tree of all sites, what is wrong first"),
     .doc = "Show what a run holds: what is wrong first, then every site with its latest statistics "
            "and its root mean square over the training steps.\v"
            "For example: tensortap show runs/today 'activation/*'",
-    .options =
-        (const tt_option[]){
-            { "all", NULL, "Show repeated layers one by one, and every line", .to = &args.shows_all },
-            { "classes", NULL, "Name the class of every module", .to = &args.shows_classes },
-            { "rank", "N", "Only this rank (default: what is wrong on all ranks, numbers of the first)",
-              .to = &args.rank, read_rank, "a number" },
-            { "phase", "PHASE",
-              "train, eval, or all: one after the other (default: train, or eval for a site that was "
-              "never "
-              "trained)",
-              .to = &args.look.phases, read_phases, "train, eval or all" },
-            { "json", NULL, "Print JSON", .to = &args.is_json },
-            { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     TT_CMD_RUN_AND_GLOB,
     .run = show,
 };

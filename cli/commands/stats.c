@@ -12,7 +12,6 @@ enum { NARROW = 100, MOST_ROWS = 100000 };
 
 static struct {
     tt_range steps;
-    bool is_json;
 } args = { .steps = TT_RANGE_ALL };
 
 enum { STEP, CALL, VALUE, MIN, MAX, MEAN, STD, RMS, L1, ZEROS, NANS, INFS, REMARK, COLUMNS };
@@ -134,7 +133,7 @@ static tt_exit stats(tt_call *call)
         most = most < 4 ? 4 : most;
     }
     tt_json_out out;
-    tt_json *json = args.is_json ? tt_json_begin(&out, "points") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin(&out, "points") : NULL;
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
@@ -150,16 +149,17 @@ static tt_exit stats(tt_call *call)
     return tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
+      TT_RANGE_TAKES },
+};
+
 const tt_cmd tt_cmd_stats = {
-    .name = "stats",
-    .args = "RUN GLOB",
-    .summary = "the statistics of sites, step by step",
+    TT_CMD("stats", "RUN GLOB", "the statistics of sites, step by step"),
     .doc = "Print the statistics of sites, a line for each point.\v"
            "For example: tensortap stats runs/today 'activation/*.attn' --step 100:120",
-    .options = (const tt_option[]){ { "step", "A:B", "Steps from A to B, both included",
-                                      .to = &args.steps, tt_range_parse, TT_RANGE_TAKES },
-                                    { "json", NULL, "Print JSON", .to = &args.is_json },
-                                    { 0 } },
+    TT_OPTIONS(options),
+    .json = TT_JSON,
     .least = 2,
     .most = 2,
     .runs = 1,

@@ -21,7 +21,7 @@
 enum { LOOK_MS = 500, MOST_FINDINGS = 5 };
 
 static struct {
-    bool is_once, is_json;
+    bool is_once;
 } args;
 
 static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
@@ -285,24 +285,24 @@ static tt_exit top(tt_call *call)
 {
     tt_run *run = call->runs[0];
     bool is_once = args.is_once || !tt_terminal.is_terminal; /* a pipe gets one picture */
-    tt_status st = args.is_json ? print_json(call->path, run, call->err)
-                   : is_once    ? draw(call->path, run, false, call->err)
-                                : watch(call->path, run, call->err);
+    tt_status st = call->is_json ? print_json(call->path, run, call->err)
+                   : is_once     ? draw(call->path, run, false, call->err)
+                                 : watch(call->path, run, call->err);
     tt_findings_free(rules.findings);
     return tt_cmd_exit(st, call->err);
 }
 
+static const tt_option options[] = {
+    { "once", NULL, "Print one picture and end", .to = &args.is_once },
+};
+
 const tt_cmd tt_cmd_top = {
-    .name = "top",
-    .args = "RUN",
-    .summary = "a live view of a training",
+    TT_CMD("top", "RUN", "a live view of a training"),
     .doc = "Watch a training while it runs: steps a second, what watching costs, the sites that change "
            "most.  q leaves.\v"
            "For example: tensortap top runs/today",
-    .options =
-        (const tt_option[]){ { "once", NULL, "Print one picture and end", .to = &args.is_once },
-                             { "json", NULL, "Print one picture as JSON and end", .to = &args.is_json },
-                             { 0 } },
+    TT_OPTIONS(options),
+    .json = "Print one picture as JSON and end",
     TT_CMD_ONE_RUN,
     .run = top,
 };
