@@ -51,13 +51,7 @@ static void find(tt_case *c)
         last->tail, (long long)gradient->elements);
 }
 
-const tt_rule tt_rule_dead_units = {
-    .id = "dead-units",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/silent/*",
-    .summary = "Half of a layer's units or more have not had a gradient for a while.",
-    .remedy =
+TT_RULE(dead_units, "dead-units", WARNING, "tensortap/silent/*",
+        "Half of a layer's units or more have not had a gradient for a while.",
         "lower the learning rate, look at the bias and its initialisation, or use a LeakyReLU or GELU",
-    .hides = "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged",
-    .find = find,
-};
+        .hides = "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged");

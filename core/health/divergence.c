@@ -25,12 +25,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_divergence = {
-    .id = "divergence",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "a loss",
-    .summary = "The loss is several times what it was at first.",
-    .remedy = "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
-    .hides = "loss-spike,update-ratio",
-    .find = find,
-};
+TT_RULE(divergence, "divergence", ERROR, "a loss", "The loss is several times what it was at first.",
+        "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
+        .hides = "loss-spike,update-ratio");

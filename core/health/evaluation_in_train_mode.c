@@ -22,13 +22,7 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_evaluation_in_train_mode = {
-    .id = "evaluation-in-train-mode",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "calls of the model",
-    .summary =
+TT_RULE(evaluation_in_train_mode, "evaluation-in-train-mode", WARNING, "calls of the model",
         "The model is evaluated in training mode: dropout is on, and batch norm learns from the test "
         "data.",
-    .remedy = "call model.eval() before the evaluation, and model.train() after it",
-    .find = find,
-};
+        "call model.eval() before the evaluation, and model.train() after it");

@@ -37,15 +37,9 @@ static void find(tt_case *c)
                 tt_case_place(c), tt_case_text(c, worst), beside, tt_case_text(c, usual));
 }
 
-const tt_rule tt_rule_gradient_exploding = {
-    .id = "gradient-exploding",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "gradient/*",
-    .summary = "Gradients are a thousand times what they were, or a hundred thousand times those of "
-               "other layers.",
-    .remedy =
+TT_RULE(gradient_exploding, "gradient-exploding", ERROR, "gradient/*",
+        "Gradients are a thousand times what they were, or a hundred thousand times those of "
+        "other layers.",
         "clip gradients (torch.nn.utils.clip_grad_norm_), lower the learning rate, or normalise between "
         "the layers",
-    .hides = "divergence",
-    .find = find,
-};
+        .hides = "divergence");

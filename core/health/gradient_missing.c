@@ -40,14 +40,9 @@ static void find(tt_case *c)
                 (long long)(since < 0 ? 0 : since), found == 1 ? "it" : "them");
 }
 
-const tt_rule tt_rule_gradient_missing = {
-    .id = "gradient-missing",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "parameter/* and tensortap/state/*",
-    .summary = "An optimizer holds parameters whose gradient is None or 0 all the time.",
-    .remedy = "look for detach(), .data, no_grad() or zero_grad() between the loss and the step, and for "
-              "outputs "
-              "that the loss does not use",
-    .hides = "weights-unchanged,loss-stuck,gradient-vanishing",
-    .find = find,
-};
+TT_RULE(gradient_missing, "gradient-missing", WARNING, "parameter/* and tensortap/state/*",
+        "An optimizer holds parameters whose gradient is None or 0 all the time.",
+        "look for detach(), .data, no_grad() or zero_grad() between the loss and the step, and for "
+        "outputs "
+        "that the loss does not use",
+        .hides = "weights-unchanged,loss-stuck,gradient-vanishing");

@@ -38,13 +38,8 @@ static void find(tt_case *c)
                 tt_case_place(c), tt_case_text(c, least), strongest->tail, tt_case_text(c, most));
 }
 
-const tt_rule tt_rule_gradient_vanishing = {
-    .id = "gradient-vanishing",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "gradient/*",
-    .summary = "The gradient of a weight is less than a hundred-thousandth of another layer's.",
-    .remedy = "add residual connections or norms, use ReLU or GELU in place of sigmoid, and look at the "
-              "initialisation",
-    .hides = "loss-stuck,weights-unchanged",
-    .find = find,
-};
+TT_RULE(gradient_vanishing, "gradient-vanishing", WARNING, "gradient/*",
+        "The gradient of a weight is less than a hundred-thousandth of another layer's.",
+        "add residual connections or norms, use ReLU or GELU in place of sigmoid, and look at the "
+        "initialisation",
+        .hides = "loss-stuck,weights-unchanged");

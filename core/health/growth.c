@@ -93,12 +93,7 @@ static void find(tt_case *c)
     free(chains);
 }
 
-const tt_rule tt_rule_growth = {
-    .id = "growth",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "activation/*",
-    .summary = "Activations grow or shrink a thousandfold from the first of equal layers to the last.",
-    .remedy = "put a norm into each layer, or scale what a layer adds to its input",
-    .hides = "gradient-exploding,gradient-vanishing,loss-spike,divergence",
-    .find = find,
-};
+TT_RULE(growth, "growth", WARNING, "activation/*",
+        "Activations grow or shrink a thousandfold from the first of equal layers to the last.",
+        "put a norm into each layer, or scale what a layer adds to its input",
+        .hides = "gradient-exploding,gradient-vanishing,loss-spike,divergence");

@@ -28,11 +28,6 @@ static void find(tt_case *c)
                 tt_case_text(c, worst->absmax), (long long)worst->absmax_step);
 }
 
-const tt_rule tt_rule_half_overflow = {
-    .id = "half-overflow",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "activation/*, gradient/* or parameter/*",
-    .summary = "A float16 tensor comes near the largest number of its type.",
-    .remedy = "use bfloat16 or float32 there, or scale the values down; a norm before it helps",
-    .find = find,
-};
+TT_RULE(half_overflow, "half-overflow", WARNING, "activation/*, gradient/* or parameter/*",
+        "A float16 tensor comes near the largest number of its type.",
+        "use bfloat16 or float32 there, or scale the values down; a norm before it helps");

@@ -35,12 +35,7 @@ static void find(tt_case *c)
         tt_case_place(c), zeros * 100, tt_case_text(c, worst));
 }
 
-const tt_rule tt_rule_half_underflow = {
-    .id = "half-underflow",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "gradient/*",
-    .summary = "Gradients in float16 are so small that many become zero.",
-    .remedy = "scale the loss with torch.amp.GradScaler, keep weights in float32, or use bfloat16",
-    .hides = "gradient-missing,dead-units,weights-unchanged,gradient-vanishing,loss-stuck",
-    .find = find,
-};
+TT_RULE(half_underflow, "half-underflow", WARNING, "gradient/*",
+        "Gradients in float16 are so small that many become zero.",
+        "scale the loss with torch.amp.GradScaler, keep weights in float32, or use bfloat16",
+        .hides = "gradient-missing,dead-units,weights-unchanged,gradient-vanishing,loss-stuck");

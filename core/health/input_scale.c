@@ -26,11 +26,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_input_scale = {
-    .id = "input-scale",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/batch/*",
-    .summary = "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
-    .remedy = "subtract the mean of the training data and divide by its standard deviation",
-    .find = find,
-};
+TT_RULE(input_scale, "input-scale", WARNING, "tensortap/batch/*",
+        "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
+        "subtract the mean of the training data and divide by its standard deviation");

@@ -26,13 +26,7 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_learning_rate = {
-    .id = "learning-rate",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "learning_rate",
-    .summary = "The learning rate is zero, from the beginning or since some step.",
-    .remedy =
+TT_RULE(learning_rate, "learning-rate", ERROR, "learning_rate",
+        "The learning rate is zero, from the beginning or since some step.",
         "look at the schedule: its number of steps, its warm-up, and whether it is stepped once a step",
-    .hides = "weights-unchanged,loss-stuck,update-ratio",
-    .find = find,
-};
+        .hides = "weights-unchanged,loss-stuck,update-ratio");

@@ -51,12 +51,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_loss_spike = {
-    .id = "loss-spike",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "a loss",
-    .summary =
+TT_RULE(loss_spike, "loss-spike", WARNING, "a loss",
         "The loss, or what was computed from one batch, jumped far beyond its usual noise at one step.",
-    .remedy = "look at the batch of that step; clip gradients so that one batch cannot do harm",
-    .find = find,
-};
+        "look at the batch of that step; clip gradients so that one batch cannot do harm");

@@ -24,13 +24,8 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_loss_stuck = {
-    .id = "loss-stuck",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "a loss",
-    .summary = "The loss is the same number step after step, and not because it is learned.",
-    .remedy = "look at what the loss is computed from: a constant output, a saturated softmax, data that "
-              "do not "
-              "change",
-    .find = find,
-};
+TT_RULE(loss_stuck, "loss-stuck", WARNING, "a loss",
+        "The loss is the same number step after step, and not because it is learned.",
+        "look at what the loss is computed from: a constant output, a saturated softmax, data that "
+        "do not "
+        "change");

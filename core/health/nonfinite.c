@@ -63,15 +63,11 @@ static void find(tt_case *c)
                 reached > 1 ? tt_case_join(c, "; it reached %lld sites", reached) : "");
 }
 
-const tt_rule tt_rule_nonfinite = {
-    .id = "nonfinite",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "any site",
-    .summary = "A value is NaN or Inf; the finding names where the first one was born.",
-    .remedy = "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a root "
-              "there, and lower the learning rate if an update wrote it",
-    .hides = "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,"
-             "growth,normalization,saturation,dead-units,update-ratio,weights-unchanged,half-overflow,"
-             "unlike-baseline",
-    .find = find,
-};
+TT_RULE(nonfinite, "nonfinite", ERROR, "any site",
+        "A value is NaN or Inf; the finding names where the first one was born.",
+        "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a root "
+        "there, and lower the learning rate if an update wrote it",
+        .hides =
+            "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,"
+            "growth,normalization,saturation,dead-units,update-ratio,weights-unchanged,half-overflow,"
+            "unlike-baseline");

@@ -49,12 +49,6 @@ static void find(tt_case *c)
                 tt_case_place(c), tt_case_text(c, size), tt_case_text(c, wanted));
 }
 
-const tt_rule tt_rule_normalization = {
-    .id = "normalization",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "activation/*",
-    .summary = "The output of a norm has another size than its weight and bias give it.",
-    .remedy =
-        "look at its mode (a batch norm in evaluation mode uses what it learned), its eps and its axes",
-    .find = find,
-};
+TT_RULE(normalization, "normalization", WARNING, "activation/*",
+        "The output of a norm has another size than its weight and bias give it.",
+        "look at its mode (a batch norm in evaluation mode uses what it learned), its eps and its axes");

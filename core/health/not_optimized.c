@@ -27,14 +27,8 @@ static void find(tt_case *c)
                 missing == 1 ? "it" : "them");
 }
 
-const tt_rule tt_rule_not_optimized = {
-    .id = "not-optimized",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/state/*",
-    .summary = "Parameters get gradients, but no optimizer holds them.",
-    .remedy =
+TT_RULE(not_optimized, "not-optimized", WARNING, "tensortap/state/*",
+        "Parameters get gradients, but no optimizer holds them.",
         "give model.parameters() to the optimizer, after the model is complete and was not copied; set "
         "requires_grad=False for what is meant to stay",
-    .hides = "weights-unchanged",
-    .find = find,
-};
+        .hides = "weights-unchanged");

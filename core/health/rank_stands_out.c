@@ -49,12 +49,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_rank_stands_out = {
-    .id = "rank-stands-out",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "a loss of several ranks",
-    .summary = "The loss of one rank is several times that of the others.",
-    .remedy = "look at the data of that rank: its part of the data set, its sampler",
-    .is_of_ranks = true,
-    .find = find,
-};
+TT_RULE(rank_stands_out, "rank-stands-out", WARNING, "a loss of several ranks",
+        "The loss of one rank is several times that of the others.",
+        "look at the data of that rank: its part of the data set, its sampler", .is_of_ranks = true);

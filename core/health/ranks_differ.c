@@ -36,14 +36,8 @@ static void find(tt_case *c)
                 (int)c->history->rank, (int)rank, (long long)first, (long long)last);
 }
 
-const tt_rule tt_rule_ranks_differ = {
-    .id = "ranks-differ",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "parameter/* of several ranks",
-    .summary = "Parameters that began equal on all ranks have become different.",
-    .remedy =
+TT_RULE(ranks_differ, "ranks-differ", ERROR, "parameter/* of several ranks",
+        "Parameters that began equal on all ranks have become different.",
         "wrap the model in DistributedDataParallel before training, and do nothing to it on one rank "
         "alone",
-    .is_of_ranks = true,
-    .find = find,
-};
+        .is_of_ranks = true);

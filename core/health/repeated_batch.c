@@ -20,13 +20,7 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_repeated_batch = {
-    .id = "repeated-batch",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/batch/*",
-    .summary = "The model gets the same batch in several steps in a row.",
-    .remedy =
+TT_RULE(repeated_batch, "repeated-batch", WARNING, "tensortap/batch/*",
+        "The model gets the same batch in several steps in a row.",
         "make the iterator once, outside of the loop, and look at the sampler's shuffling; ignore this "
-        "rule if the whole data set is one batch",
-    .find = find,
-};
+        "rule if the whole data set is one batch");

@@ -42,6 +42,13 @@
 TT_RULES(X)
 #undef X
 
+/* The row of the rule whose function is `find`.  After these come its summary, its remedy and, by
+ * name, what only some rules have. */
+#define TT_RULE(name, id_, severity_, needs_, ...)                                                     \
+    const tt_rule tt_rule_##name = {                                                                   \
+        .find = find, .id = (id_), .severity = TT_SEVERITY_##severity_, .needs = (needs_), __VA_ARGS__ \
+    }
+
 typedef struct tt_case {
     const tt_rule *rule;
     const tt_history *history;   /* of one file; with is_of_ranks the first */

@@ -47,13 +47,7 @@ static void find(tt_case *c)
                 tt_case_text(c, least * 100));
 }
 
-const tt_rule tt_rule_saturation = {
-    .id = "saturation",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "activation/*",
-    .summary =
+TT_RULE(saturation, "saturation", WARNING, "activation/*",
         "The outputs of a tanh or sigmoid inside the model are at their ends, where nothing is learned.",
-    .remedy = "scale its inputs down: smaller weights, a norm before it, normalised data",
-    .hides = "gradient-vanishing",
-    .find = find,
-};
+        "scale its inputs down: smaller weights, a norm before it, normalised data",
+        .hides = "gradient-vanishing");

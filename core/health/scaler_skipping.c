@@ -29,12 +29,7 @@ static void find(tt_case *c)
         skipped, skipped + used, (long long)worst->last_skipped_step, worst->tail);
 }
 
-const tt_rule tt_rule_scaler_skipping = {
-    .id = "scaler-skipping",
-    .severity = TT_SEVERITY_ERROR,
-    .needs = "gradient/*",
-    .summary = "A GradScaler keeps skipping steps because gradients are not finite.",
-    .remedy = "find what overflows with 'tensortap nan RUN'; use bfloat16, or a smaller loss",
-    .hides = "weights-unchanged,loss-stuck",
-    .find = find,
-};
+TT_RULE(scaler_skipping, "scaler-skipping", ERROR, "gradient/*",
+        "A GradScaler keeps skipping steps because gradients are not finite.",
+        "find what overflows with 'tensortap nan RUN'; use bfloat16, or a smaller loss",
+        .hides = "weights-unchanged,loss-stuck");

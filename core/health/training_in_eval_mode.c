@@ -24,12 +24,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_training_in_eval_mode = {
-    .id = "training-in-eval-mode",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "calls of the model",
-    .summary =
+TT_RULE(training_in_eval_mode, "training-in-eval-mode", WARNING, "calls of the model",
         "The model is trained while it is in evaluation mode, so that dropout and batch norm are off.",
-    .remedy = "call model.train() before the training loop, and again after each evaluation",
-    .find = find,
-};
+        "call model.train() before the training loop, and again after each evaluation");

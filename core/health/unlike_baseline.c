@@ -44,11 +44,6 @@ static void find(tt_case *c)
     }
 }
 
-const tt_rule tt_rule_unlike_baseline = {
-    .id = "unlike-baseline",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "a baseline",
-    .summary = "Sizes are more than ten times beyond those of the run that was given as the baseline.",
-    .remedy = "'tensortap diff BASELINE RUN' shows where the two runs part",
-    .find = find,
-};
+TT_RULE(unlike_baseline, "unlike-baseline", WARNING, "a baseline",
+        "Sizes are more than ten times beyond those of the run that was given as the baseline.",
+        "'tensortap diff BASELINE RUN' shows where the two runs part");

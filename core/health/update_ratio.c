@@ -35,11 +35,6 @@ static void find(tt_case *c)
                 tt_case_text(c, worst * 100), others);
 }
 
-const tt_rule tt_rule_update_ratio = {
-    .id = "update-ratio",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "tensortap/update/*",
-    .summary = "The updates of a weight are large beside the weight itself.",
-    .remedy = "lower the learning rate of these parameters; about 0.1% a step is usual",
-    .find = find,
-};
+TT_RULE(update_ratio, "update-ratio", WARNING, "tensortap/update/*",
+        "The updates of a weight are large beside the weight itself.",
+        "lower the learning rate of these parameters; about 0.1% a step is usual");

@@ -52,14 +52,8 @@ static void find(tt_case *c)
     find_some(c, false);
 }
 
-const tt_rule tt_rule_weights_unchanged = {
-    .id = "weights-unchanged",
-    .severity = TT_SEVERITY_WARNING,
-    .needs = "parameter/* and tensortap/state/*",
-    .summary = "An optimizer holds weights that do not change.",
-    .remedy =
+TT_RULE(weights_unchanged, "weights-unchanged", WARNING, "parameter/* and tensortap/state/*",
+        "An optimizer holds weights that do not change.",
         "set requires_grad=True if it is to learn, or leave it out of the optimizer; look for a learning "
         "rate that is too small for its type",
-    .hides = "loss-stuck",
-    .find = find,
-};
+        .hides = "loss-stuck");
