@@ -40,7 +40,12 @@ tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);
 tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended string */
 tt_status tt_buf_int(tt_buf *buf, int64_t number);    /* many times faster than tt_buf_printf */
 tt_status tt_buf_printf(tt_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tt_buf_clear(tt_buf *buf); /* keeps the memory, forgets a failure */
+void tt_buf_clear(tt_buf *buf);           /* keeps the memory, forgets a failure */
+void tt_buf_cut(tt_buf *buf, size_t len); /* drops what lies beyond len */
+
+/* ---- time --------------------------------------------------------------- */
+
+double tt_clock_seconds(void); /* since some moment: for measuring, never set back */
 
 /* ---- numbers as text ---------------------------------------------------- */
 
@@ -72,8 +77,8 @@ enum {
  * Values have a name in an object and none (NULL) in an array.  Calls that do not make JSON
  * (a name in an array, a close too many) are a mistake of the caller and asserted. */
 typedef struct tt_json {
-    tt_buf *out;                /* borrowed */
-    bool is_compact;            /* no spaces; one item of the outermost value, or of a list in it, per line */
+    tt_buf *out;     /* borrowed */
+    bool is_compact; /* no spaces; one item of the outermost value, or of a list in it, per line */
     void (*drain)(tt_buf *out); /* empties a buffer that has become large; NULL: it grows */
     bool is_complete;           /* the outermost value has begun */
     uint32_t depth;

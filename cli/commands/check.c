@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct {
-    bool repairs;
-} args;
+static bool repairs; /* --repair */
 
 static void print_text(const tt_check *c, const char *path, const char *repaired)
 {
@@ -76,7 +74,7 @@ static tt_exit check(tt_call *call)
         tt_check about;
         char *repaired = NULL;
         st = tt_run_check(run, f, &about, call->err);
-        if (st == TT_OK && args.repairs && (about.damaged_bytes > 0 || !about.is_closed)) {
+        if (st == TT_OK && repairs && (about.damaged_bytes > 0 || !about.is_closed)) {
             repaired = repaired_path(file.path);
             st = repaired != NULL ? tt_run_repair(run, f, repaired, &about, call->err) : TT_ENOMEM;
         }
@@ -91,7 +89,7 @@ static tt_exit check(tt_call *call)
     tt_progress_end();
     if (json != NULL)
         st = tt_json_print(&out, st);
-    else if (st == TT_OK && is_damaged && !args.repairs)
+    else if (st == TT_OK && is_damaged && !repairs)
         puts("'tensortap check --repair' writes all that can be read into a clean file");
     return st == TT_OK && is_damaged ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
@@ -100,7 +98,7 @@ static const tt_option options[] = {
     { "repair", NULL,
       "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged "
       "or was not closed",
-      .to = &args.repairs },
+      .to = &repairs },
 };
 
 const tt_cmd tt_cmd_check = {

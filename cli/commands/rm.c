@@ -160,17 +160,15 @@ tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t cou
     return code;
 }
 
-static struct {
-    bool is_sure; /* do not ask */
-} args;
+static bool is_sure; /* --yes */
 
 static tt_exit rm(tt_call *call)
 {
-    return tt_remove_runs(call, (const char *const *)call->words, call->count, args.is_sure);
+    return tt_remove_runs(call, (const char *const *)call->words, call->count, is_sure);
 }
 
 static const tt_option options[] = {
-    { "yes", NULL, "Do not ask", .to = &args.is_sure },
+    { "yes", NULL, "Do not ask", .to = &is_sure },
 };
 
 const tt_cmd tt_cmd_rm = {

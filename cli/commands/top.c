@@ -15,14 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 500, MOST_FINDINGS = 5 };
 
-static struct {
-    bool is_once;
-} args;
+static bool is_once; /* --once */
 
 static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
 
@@ -130,23 +127,16 @@ static struct {
     double asked, took;    /* s; when, and how long it took */
 } rules;
 
-static double seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static tt_status ask_rules(tt_run *run, tt_error *err)
 {
     enum { SHARE = 10 };
-    double now = seconds();
+    double now = tt_clock_seconds();
     if (rules.findings != NULL && now - rules.asked < SHARE * rules.took)
         return TT_OK;
     tt_findings_free(rules.findings);
     rules.findings = NULL;
     tt_status st = tt_health(run, NULL, &rules.findings, err);
-    rules.asked = seconds();
+    rules.asked = tt_clock_seconds();
     rules.took = rules.asked - now;
     return st;
 }
@@ -284,16 +274,16 @@ static tt_status watch(const char *path, tt_run *run, tt_error *err)
 static tt_exit top(tt_call *call)
 {
     tt_run *run = call->runs[0];
-    bool is_once = args.is_once || !tt_terminal.is_terminal; /* a pipe gets one picture */
+    bool is_single = is_once || !tt_terminal.is_terminal; /* a pipe gets one picture */
     tt_status st = call->is_json ? print_json(call->path, run, call->err)
-                   : is_once     ? draw(call->path, run, false, call->err)
+                   : is_single   ? draw(call->path, run, false, call->err)
                                  : watch(call->path, run, call->err);
     tt_findings_free(rules.findings);
     return tt_cmd_exit(st, call->err);
 }
 
 static const tt_option options[] = {
-    { "once", NULL, "Print one picture and end", .to = &args.is_once },
+    { "once", NULL, "Print one picture and end", .to = &is_once },
 };
 
 const tt_cmd tt_cmd_top = {

@@ -31,7 +31,7 @@ struct tt_server {
     char *title;  /* owned; of the folder, for people */
     bool is_private;
     tt_runs runs;
-    time_t listed; /* when the folder was searched */
+    double listed; /* when the folder was searched */
     entry pages[PAGES];
     uint64_t questions;
 };
@@ -59,23 +59,16 @@ void tt_server_close(tt_server *server)
     free(server);
 }
 
-static time_t now(void)
-{
-    struct timespec at = { 0 };
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec;
-}
-
 /* Searches the folder, if that was not done a moment ago. */
 static tt_status list_runs(tt_server *server, bool is_urgent, tt_error *err)
 {
-    time_t at = now();
+    double at = tt_clock_seconds();
     if (server->listed != 0 && at - server->listed < (is_urgent ? 1 : LIST_SECONDS))
         return TT_OK;
     tt_status st = tt_runs_find(server->folder, &server->runs, &server->runs, err);
     if (st < 0)
         server->runs = (tt_runs){ 0 };
-    server->listed = now();
+    server->listed = tt_clock_seconds();
     return st;
 }
 

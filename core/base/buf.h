@@ -7,7 +7,6 @@
 
 /* More of tt_buf. */
 tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
-void tt_buf_cut(tt_buf *buf, size_t len);           /* drops what lies beyond len */
 
 /* Chained chunks; nothing in it is freed singly. */
 typedef struct tt_arena_chunk tt_arena_chunk;

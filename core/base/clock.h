@@ -3,11 +3,11 @@
 #ifndef TT_BASE_CLOCK_H
 #define TT_BASE_CLOCK_H
 
-#include <stdint.h>
+#include "tensortap_tools.h"
+
 #include <time.h>
 
-int64_t tt_clock_now(void);    /* ns since 1970: the time that people read */
-double tt_clock_seconds(void); /* since some moment: for measuring, never set back */
+int64_t tt_clock_now(void); /* ns since 1970: the time that people read */
 /* CLOCK_MONOTONIC so many seconds from now; a negative or absurd number is brought into range. */
 struct timespec tt_clock_in(double seconds);
 
