@@ -16,7 +16,7 @@ static int64_t now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void take_error(operators_log *self)
+void operators_take_error(operators_log *self)
 {
     PyObject *error = base_error_take(); /* owned */
     self->errors += error != NULL;
@@ -27,24 +27,24 @@ static void take_error(operators_log *self)
 
 /* ---- rows --------------------------------------------------------------------------- */
 
-/* What is known of an operator: asked once. */
+/* What is known of an operator: asked once.  One that describe() cannot describe is not logged. */
 static int32_t kind_of(operators_log *self, PyObject *func)
 {
     bool is_new;
+    if (!base_array_grow(&self->kinds, &self->kind_cap, self->kind_count + 1, sizeof *self->kinds))
+        return -1;
     int32_t number = operators_number(&self->kind_of, self->operators, func, &is_new);
     if (number < 0 || !is_new)
         return number;
-    operators_kind kind = { .flags = OPERATOR_IGNORED };
-    PyObject *answer = PyObject_CallOneArg(self->describe, func); /* owned */
+    operators_kind kind = { 0 };
     unsigned long long written = 0;
-    if (answer != NULL &&
-        PyArg_ParseTuple(answer, "IKO!", &kind.flags, &written, &PyTuple_Type, &kind.names))
-        kind.written = written;
-    if (!base_array_grow(&self->kinds, &self->kind_cap, (size_t)number + 1, sizeof *self->kinds) ||
-        PyList_Append(self->answers, answer != NULL ? answer : Py_None) < 0)
-        number = -1;
-    else
-        self->kinds[self->kind_count++] = kind;
+    PyObject *answer = PyObject_CallOneArg(self->describe, func); /* owned */
+    if (answer == NULL ||
+        !PyArg_ParseTuple(answer, "IKO!", &kind.flags, &written, &PyTuple_Type, &kind.names) ||
+        PyList_Append(self->answers, answer) < 0)
+        kind = (operators_kind){ .flags = OPERATOR_IGNORED };
+    kind.written = written;
+    self->kinds[self->kind_count++] = kind;
     Py_XDECREF(answer);
     return number;
 }
@@ -87,6 +87,7 @@ static int32_t begin(operators_log *self, int32_t kind, PyObject *args, PyObject
     operators_row row = { .operator=(uint32_t) kind, .thread = PyThread_get_thread_ident() };
     operators_find_place(self, &row);
     number_node(self, &row, args);
+    operators_take_error(self);
     if (!base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows))
         return -1;
     int32_t number = (int32_t)self->row_count++;
@@ -165,16 +166,16 @@ static PyObject *log_dispatch(PyObject *obj, PyObject *args, PyObject *keywords)
     if (kind >= 0 && !(self->kinds[kind].flags & OPERATOR_IGNORED)) {
         guard = tensor_quiet_enter(&self->state->torch);
         row = begin(self, kind, all, kwargs);
-        take_error(self);
+        operators_take_error(self);
         tensor_quiet_leave(guard);
     }
-    take_error(self);
+    operators_take_error(self);
     PyObject *result = PyObject_Call(func, all, kwargs);
     if (row >= 0) {
         PyObject *pending = PyErr_GetRaisedException(); /* owned; the operator's */
         guard = tensor_quiet_enter(&self->state->torch);
         end(self, row, all, kwargs, result);
-        take_error(self);
+        operators_take_error(self);
         tensor_quiet_leave(guard);
         if (pending != NULL)
             PyErr_SetRaisedException(pending);

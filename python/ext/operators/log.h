@@ -155,6 +155,9 @@ typedef struct operators_log {
  * exception. */
 int32_t operators_number(base_map *map, PyObject *list, PyObject *obj, bool *is_new);
 
+/* Counts an exception that is set, and clears it: no other call may find it. */
+void operators_take_error(operators_log *self);
+
 /* read.c */
 /* Where the tensors that are visited stand: among the arguments or results of a row. */
 typedef struct operators_spot {

@@ -116,6 +116,8 @@ void operators_memory_release(operators_log *self)
         PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->memories[i].storage); /* owned */
         PyObject *done =
             address != NULL ? PyObject_CallOneArg(self->free_weak_ref, address) : NULL; /* owned */
+        if (done == NULL)
+            PyErr_Clear();
         Py_XDECREF(done);
         Py_XDECREF(address);
     }

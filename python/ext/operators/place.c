@@ -14,8 +14,12 @@ int32_t operators_number(base_map *map, PyObject *list, PyObject *obj, bool *is_
     if (found != NULL)
         return (int32_t)(size_t)*found - 1;
     Py_ssize_t number = PyList_GET_SIZE(list);
-    if (PyList_Append(list, obj) < 0 || base_map_put(map, obj, (void *)(size_t)(number + 1)) < 0)
+    if (PyList_Append(list, obj) < 0)
         return -1;
+    if (base_map_put(map, obj, (void *)(size_t)(number + 1)) < 0) {
+        (void)PyList_SetSlice(list, number, number + 1, NULL); /* the next one has this number */
+        return -1;
+    }
     return (int32_t)number;
 }
 
@@ -32,6 +36,7 @@ static operators_code code_at(operators_log *self, base_frame *at)
     if (PyList_Append(self->codes, code) == 0)
         (void)base_map_put(&self->code_of, code, (void *)((size_t)result + 1));
     Py_XDECREF(answer);
+    operators_take_error(self);
     return result;
 }
 
@@ -86,6 +91,7 @@ static void find_node(operators_log *self, operators_row *row)
         Py_XDECREF(number);
     }
     Py_XDECREF(node);
+    operators_take_error(self);
 }
 
 /* The step of an optimizer that is the program's own? */
