@@ -22,6 +22,19 @@ static long long number_in(const char *name, const char *before, const char *aft
     return strcmp(end, after) == 0 ? number : -1;
 }
 
+/* What a program that was killed while it wrote a file has left behind: .tensortap-XXXX/out. */
+static void remove_unfinished(const char *step, const char *name)
+{
+    char *file = NULL, *folder = NULL;
+    if (strncmp(name, ".tensortap-", strlen(".tensortap-")) == 0 &&
+        asprintf(&file, "%s/%s/out", step, name) >= 0 && asprintf(&folder, "%s/%s", step, name) >= 0) {
+        (void)unlink(file);
+        (void)rmdir(folder);
+    }
+    free(file);
+    free(folder);
+}
+
 static void visit_step(const char *path, long long step, bool removes, tt_blackboxes *out)
 {
     DIR *folder = opendir(path);
@@ -29,6 +42,8 @@ static void visit_step(const char *path, long long step, bool removes, tt_blackb
     for (struct dirent *at; folder != NULL && (at = readdir(folder)) != NULL;) {
         char *file = NULL;
         struct stat about;
+        if (removes)
+            remove_unfinished(path, at->d_name);
         if (number_in(at->d_name, "rank", ".safetensors") < 0 ||
             asprintf(&file, "%s/%s", path, at->d_name) < 0)
             continue;

@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from commands import tensortap  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from trained import BAD_ROW, Net, train  # noqa: E402
@@ -323,6 +324,8 @@ def test_a_full_disk_or_a_kill_leaves_no_file(how: str, tmp_path: Path) -> None:
     assert (tmp_path / "trained").exists() == (how == "full")
     assert not dumps(tmp_path / "run")
     assert (tmp_path / "run" / "blackbox").exists()  # it was tried
+    assert tensortap("rm", "run", "--yes", folder=tmp_path).returncode == 0
+    assert not (tmp_path / "run").exists()  # nor what was left of the data
 
 
 # ---- that it changes nothing
