@@ -26,7 +26,7 @@ def tensortap(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,  # a busy machine
     )
 
 

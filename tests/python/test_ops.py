@@ -215,6 +215,7 @@ def test_fake_tensors_and_subclasses_run_as_without_it() -> None:
     assert "aten::add" in names(log)  # the operator on the tensor inside
 
 
+@pytest.mark.heavy
 def test_operators_inside_a_compiled_graph_are_not_seen_unless_eager() -> None:
     runs = 0
 

@@ -226,6 +226,54 @@ def test_an_exception_comes_again(tmp_path: Path) -> None:
     assert replay.result["cause"] == "exception"
 
 
+@pytest.mark.parametrize("how", ["raise", "stop"])
+def test_a_run_that_ends_itself_at_the_fault_is_replayed(how: str, tmp_path: Path) -> None:
+    def loop(run: Any) -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+        tt.watch(net, on_nonfinite="raise" if how == "raise" else None)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for i in range(99):
+            x = run.batch(torch.full((2, 4), torch.nan) if i > 5 else torch.randn(2, 4))
+            net(x).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    health = "stop" if how == "stop" else None
+    with (
+        pytest.raises((tt.NonFiniteError, tt.UnhealthyError)),
+        tt.record(tmp_path / "run", black_box=3, health=health) as run,
+    ):
+        loop(run)
+    with tt.replay(tmp_path / "run") as replay:
+        loop(replay)
+    assert (replay.verdict, replay.result["step"]) == ("bits", 6), str(replay)
+    assert replay.result["cause"] == "not finite"
+    assert "first bad value: " in replay.log.__str__()
+
+
+def test_a_rule_of_health_writes_it_without_a_fault_that_must_come_again(tmp_path: Path) -> None:
+    def loop(run: Any) -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 1)
+        tt.watch(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=5.0)  # diverges
+        for _ in range(300):
+            x = run.batch(torch.randn(8, 4))
+            (net(x) - 1).square().clamp(max=1e30).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with (
+        pytest.raises(tt.UnhealthyError),
+        tt.record(tmp_path / "run", black_box=3, health="stop") as run,
+    ):
+        loop(run)
+    with tt.replay(tmp_path / "run") as replay:
+        loop(replay)
+    assert (replay.verdict, replay.result["cause"]) == ("bits", "health"), str(replay)
+
+
 def test_another_model_is_not_replayable_and_the_parameters_are_named(tmp_path: Path) -> None:
     def loop(width: int) -> None:
         net = torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 1))

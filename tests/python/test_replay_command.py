@@ -236,6 +236,46 @@ def test_programs_of_libraries_are_reproduced_to_the_bit(
     assert (result.get("eager") is not None) == (source is COMPILED)
 
 
+ONLY_COMPILED = """
+import torch
+from torch import nn
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+def spread(x):  # cancels: the order of the additions decides whether it is below 0
+    return ((x * x).mean(-1) - x.mean(-1) ** 2).sqrt()
+
+compiled = torch.compile(spread)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(33, 1)
+    def forward(self, x):
+        return self.fc(x) * compiled(x)[:, None]
+
+batches = (10 + torch.randn(400, 33) * 3e-3).split(4)
+is_bad = [(bool(compiled(x).isnan().any()), bool(spread(x).isnan().any())) for x in batches]
+good = [x for x, kind in zip(batches, is_bad) if kind == (False, False)]
+bad = [x for x, kind in zip(batches, is_bad) if kind == (True, False)]
+print(len(good), "good", len(bad), "bad when compiled")
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+for x in [*good[:6], bad[0], good[6]]:
+    net(x).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.heavy
+def test_a_fault_of_the_compiled_code_only_is_called_so(tmp_path: Path) -> None:
+    result = replayed(tmp_path, ONLY_COMPILED)
+    assert (result["verdict"], result["eager"]) == ("compiled", "transient"), result
+    found = result["operators"]["first_bad"]
+    assert (found["line"], found["certain"]) == (17, False)  # the line that calls the graph
+
+
 RANKS = MLP.replace(
     "x, y =", "torch.distributed.init_process_group('gloo')\ntorch.manual_seed(3)\nx, y ="
 ).replace("optimizer =", "net = nn.parallel.DistributedDataParallel(net)\noptimizer =")
@@ -253,3 +293,4 @@ def test_one_command_replays_all_ranks(tmp_path: Path) -> None:
     again = tensortap("replay", "run", "--yes", "--json", folder=tmp_path)
     result = json.loads(again.stdout.splitlines()[-1])
     assert result["verdict"] == "bits", result
+    assert result["total"] == 18  # nine of each rank

@@ -338,17 +338,15 @@ class Box:
             return None
         self.dumped[f"{cause} {number}" if is_asked else cause] = path
         text = text or ("asked for" if is_asked else f"{cause} arrived")
+        rank = f", rank {self.rank}" if self.world_size > 1 else ""
+        said = f"tensortap: step {number}{rank}: {text}; black box"
         try:
             self._write(path, cause, text, number)
         except Exception as error:
             why = getattr(error, "strerror", None) or repr(error)
-            print(
-                f"tensortap: step {number}: {text}; black box not written: {why}", file=sys.stderr
-            )
+            print(f"{said} not written: {why}", file=sys.stderr)
             return None
-        print(
-            f"tensortap: step {number}: {text}; black box written to {path.parent}", file=sys.stderr
-        )
+        print(f"{said} written to {path.parent}", file=sys.stderr)
         return path
 
     def _write(self, path: Path, cause: str, text: str, number: int) -> None:

@@ -69,7 +69,7 @@ class Judge:
         self.fault = Fault("not finite", text, step)
 
     def see_skipped(self, step: int) -> None:
-        """Look at a step in which no optimizer has stepped: did a scaler skip it without need?"""
+        """Look at a step in which no optimizer has stepped: a scaler may have skipped it."""
         scales = [one.get_scale() for one in self.scalers() if one._scale is not None]
         if self.fault is None and scales and max(scales) < 1:  # it has been lowered since
             text = "gradients are not finite, at a loss scale of 1 or less"
