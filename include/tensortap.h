@@ -144,6 +144,7 @@ tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, i
 tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error *err);
 /* Copies all elements to `out`, contiguous, last index fastest, in the machine's byte order. */
 void tt_tensor_copy(const tt_tensor *t, void *out);
+bool tt_tensor_is_contiguous(const tt_tensor *t); /* in logical order */
 
 /* ---- statistics --------------------------------------------------------- */
 

@@ -474,7 +474,6 @@ typedef struct tt_rule {
     const char *summary;  /* what it finds, in one sentence */
     const char *remedy;   /* what to do */
     const char *hides;    /* ids, with commas: rules whose later findings follow from this one */
-    bool is_of_ranks;     /* it compares the ranks of a run */
     void (*find)(struct tt_case *of);
 } tt_rule;
 const tt_rule *tt_rule_at(size_t i);         /* NULL past the end */

@@ -10,18 +10,21 @@
 #include "tensortap_tools.h"
 
 /* kind; how the names of its sites begin.  Those of tensortap/ are recorded for the rules. */
-#define TT_COURSE_KIND_MAP(X)                                                                     \
-    X(ACTIVATION, "activation/")                                                                  \
-    X(ACTIVATION_GRADIENT, "activation_gradient/")                                                \
-    X(GRADIENT, "gradient/")                                                                      \
-    X(PARAMETER, "parameter/")                                                                    \
-    X(LOSS, "loss/")                                                                              \
-    X(STATE, "tensortap/state/")         /* of a parameter: bits of tt_state_bit */               \
-    X(UPDATE, "tensortap/update/")       /* size of a step's update over the weight's */          \
-    X(SILENT, "tensortap/silent/")       /* share of units without a gradient for a while */      \
-    X(BATCH, "tensortap/batch/")         /* what the model was called with: statistics, digest */ \
-    X(NO_GRAD, "tensortap/no_grad/")     /* a call in training mode without gradients */          \
-    X(WITH_GRAD, "tensortap/with_grad/") /* a call in evaluation mode with gradients */
+#define TT_COURSE_KIND_MAP(X)                                                                        \
+    X(ACTIVATION, "activation/")                                                                     \
+    X(ACTIVATION_GRADIENT, "activation_gradient/")                                                   \
+    X(GRADIENT, "gradient/")                                                                         \
+    X(PARAMETER, "parameter/")                                                                       \
+    X(LOSS, "loss/")                                                                                 \
+    X(ATTENTION, "attention_entropy/")   /* of a head, from monitor */                               \
+    X(STATE, "tensortap/state/")         /* of a parameter: bits of tt_state_bit */                  \
+    X(UPDATE, "tensortap/update/")       /* size of a step's update over the weight's */             \
+    X(SILENT, "tensortap/silent/")       /* share of units without a gradient for a while */         \
+    X(BATCH, "tensortap/batch/")         /* what the model was called with: statistics, digest */    \
+    X(NO_GRAD, "tensortap/no_grad/")     /* a call in training mode without gradients */             \
+    X(WITH_GRAD, "tensortap/with_grad/") /* a call in evaluation mode with gradients */              \
+    X(MODE, "tensortap/mode/")           /* of a module, where it is not its model's; 1: training */ \
+    X(LABELS, "tensortap/labels/")       /* what a loss is computed by: tt_loss_made_by */
 
 #define X(name, text) TT_COURSE_##name,
 typedef enum tt_course_kind {
@@ -36,6 +39,9 @@ typedef enum tt_state_bit {
     TT_STATE_IS_OPTIMIZED = 2, /* an optimizer holds it */
     TT_STATE_HAS_GRAD = 4,
 } tt_state_bit;
+
+/* Losses that are not negative if their labels are what they should be. */
+typedef enum tt_loss_made_by { TT_LOSS_BINARY_CROSS_ENTROPY = 1, TT_LOSS_NLL = 2 } tt_loss_made_by;
 
 enum {
     TT_COURSE_RECENT = 16, /* points */

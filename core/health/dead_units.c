@@ -6,13 +6,20 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(dead_units, "dead-units", WARNING, /* looks at */ "tensortap/silent/*",
+        "Half of a layer's units or more have not had a gradient for a while.",
+        /* what to do */
+        "lower the learning rate, look at the bias and its initialisation, or use a LeakyReLU or "
+        "GELU",
+        /* hides */ "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged")
+
 static const double MANY = 0.5; /* of the units */
 enum { FEWEST = 8 };            /* units */
 
 static void find(tt_case *c)
 {
-    const tt_course *course, *last = NULL;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_SILENT, &at)) != NULL;) {
+    const tt_course *last = NULL;
+    TT_EACH(c, course, SILENT) {
         const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
         if (gradient == NULL || gradient->elements < FEWEST || course->latest < MANY)
             continue;
@@ -24,7 +31,8 @@ static void find(tt_case *c)
         tt_case_add(c, gradient);
         tt_case_number(c, "units", units);
         tt_case_number(c, "dead", dead);
-        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+        tt_case_steps(c, course->first_step, course->last_step);
+        tt_case_say(c, TT_SEVERITY_WARNING,
                     "%s: %.0f of %.0f units have had no gradient for a while: they are dead",
                     course->tail, dead, units);
     }
@@ -33,7 +41,7 @@ static void find(tt_case *c)
     /* Does anything arrive behind it?  If not, the gradient is lost elsewhere. */
     bool is_alive = false;
     for (int32_t i = 0; i < c->history->count && !is_alive; i++) {
-        course = &c->history->courses[i];
+        const tt_course *course = &c->history->courses[i];
         is_alive = course->kind == TT_COURSE_GRADIENT && course->points > 0 && course->zero_run == 0 &&
                    course->ndim == 1;
     }
@@ -44,14 +52,10 @@ static void find(tt_case *c)
     tt_case_add(c, gradient);
     tt_case_number(c, "units", (double)gradient->elements);
     tt_case_number(c, "dead", (double)gradient->elements);
+    tt_case_steps(c, last->first_step, last->last_step);
     tt_case_say(
-        c, TT_SEVERITY_ERROR, last->first_step, last->last_step,
+        c, TT_SEVERITY_ERROR,
         "%s: no gradient has reached any of its %lld units for a while: they, or all units behind "
         "them, are dead",
         last->tail, (long long)gradient->elements);
 }
-
-TT_RULE(dead_units, "dead-units", WARNING, "tensortap/silent/*",
-        "Half of a layer's units or more have not had a gradient for a while.",
-        "lower the learning rate, look at the bias and its initialisation, or use a LeakyReLU or GELU",
-        .hides = "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged");

@@ -4,13 +4,18 @@
 
 #include <math.h>
 
+TT_RULE(divergence, "divergence", ERROR, /* looks at */ "a loss",
+        "The loss is several times what it was at first.",
+        /* what to do */
+        "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
+        /* hides */ "loss-spike,update-ratio")
+
 static const double FAR = 3; /* times what it was at first */
 enum { ENOUGH = 20 };        /* points */
 
 static void find(tt_case *c)
 {
-    const tt_course *course;
-    for (int32_t at = 0; (course = tt_case_next_loss(c, &at)) != NULL;) {
+    TT_EACH_LOSS(c, course) {
         double now = tt_course_median(course), before = course->first;
         double scale = fabs(before) > course->spread ? fabs(before) : course->spread;
         if (course->points < ENOUGH || !(now > before + (FAR - 1) * scale) || !(now > course->early))
@@ -18,13 +23,9 @@ static void find(tt_case *c)
         tt_case_add(c, course);
         tt_case_number(c, "first", before);
         tt_case_number(c, "now", now);
-        tt_case_say(c, TT_SEVERITY_ERROR, course->first_step, course->last_step,
+        tt_case_say(c, TT_SEVERITY_ERROR,
                     "%s has grown: it was %s at step %lld and is about %s at step %lld", course->name,
                     tt_case_text(c, before), (long long)course->first_step, tt_case_text(c, now),
                     (long long)course->last_step);
     }
 }
-
-TT_RULE(divergence, "divergence", ERROR, "a loss", "The loss is several times what it was at first.",
-        "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
-        .hides = "loss-spike,update-ratio");

@@ -41,15 +41,14 @@ const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site)
 
 /* ---- what rules call --------------------------------------------------------- */
 
-const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at)
+const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, const tt_course *after)
 {
-    while (*at < c->history->count) {
-        const tt_course *course = &c->history->courses[(*at)++];
+    const tt_course *all = c->history->courses, *course = after != NULL ? after + 1 : all;
+    for (; course < all + c->history->count; course++)
         if (course->kind == kind && course->points + course->eval_points > 0) {
             c->has_data = true;
             return course;
         }
-    }
     return NULL;
 }
 
@@ -76,6 +75,15 @@ void tt_case_add(tt_case *c, const tt_course *course)
     for (; at > 0 && is_after(c, c->suspects[at - 1], course); at--)
         c->suspects[at] = c->suspects[at - 1];
     c->suspects[at] = course;
+    bool is_first = c->suspect_count == 1;
+    c->first_step = is_first || course->first_step < c->first_step ? course->first_step : c->first_step;
+    c->last_step = is_first || course->last_step > c->last_step ? course->last_step : c->last_step;
+}
+
+void tt_case_steps(tt_case *c, int64_t first, int64_t last)
+{
+    c->first_step = first;
+    c->last_step = last;
 }
 
 void tt_case_number(tt_case *c, const char *name, double value)
@@ -111,15 +119,13 @@ const char *tt_case_join(tt_case *c, const char *format, ...)
     return kept != NULL ? kept : "";
 }
 
-const tt_course *tt_case_next_loss(tt_case *c, int32_t *at)
+const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after)
 {
-    int32_t from = 0;
-    if (tt_case_next(c, TT_COURSE_LOSS, &from) != NULL)
-        return tt_case_next(c, TT_COURSE_LOSS, at);
-    const tt_course *course;
-    while ((course = tt_case_next(c, TT_COURSE_OTHER, at)) != NULL)
-        if (tt_glob_match("loss,train_loss,train/loss", course->name) && course->dtype < 0)
-            return course;
+    if (tt_case_next(c, TT_COURSE_LOSS, NULL) != NULL)
+        return tt_case_next(c, TT_COURSE_LOSS, after);
+    while ((after = tt_case_next(c, TT_COURSE_OTHER, after)) != NULL)
+        if (tt_glob_match("loss,train_loss,train/loss", after->name) && after->dtype < 0)
+            return after;
     c->has_data = false;
     return NULL;
 }
@@ -143,8 +149,13 @@ const char *tt_case_place(tt_case *c)
     if (c->suspect_count == 0)
         return "";
     const tt_course *first = c->suspects[0];
-    bool is_parameter = first->kind != TT_COURSE_ACTIVATION && first->kind != TT_COURSE_LOSS;
-    const char *unit = is_parameter ? "parameters" : "modules";
+    static const char *const units[TT_COURSE_KIND_COUNT_] = {
+        [TT_COURSE_ACTIVATION] = "modules",
+        [TT_COURSE_LOSS] = "losses",
+        [TT_COURSE_MODE] = "modules",
+        [TT_COURSE_ATTENTION] = "heads",
+    };
+    const char *unit = units[first->kind] != NULL ? units[first->kind] : "parameters";
     if (c->suspect_count == 1)
         return first->kind == TT_COURSE_LOSS || first->kind == TT_COURSE_OTHER ? first->name
                                                                                : first->tail;
@@ -168,8 +179,7 @@ const char *tt_case_place(tt_case *c)
     return kept != NULL ? kept : first->tail;
 }
 
-void tt_case_say(tt_case *c, tt_severity severity, int64_t first_step, int64_t last_step,
-                 const char *format, ...)
+void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
 {
     tt_draft *d = c->draft;
     char text[SENTENCE_MOST];
@@ -181,8 +191,8 @@ void tt_case_say(tt_case *c, tt_severity severity, int64_t first_step, int64_t l
                          .severity = severity,
                          .rank = c->history->rank,
                          .site_count = c->suspect_count,
-                         .first_step = first_step,
-                         .last_step = last_step,
+                         .first_step = c->first_step,
+                         .last_step = c->last_step,
                          .number_count = c->number_count };
     memcpy(found.numbers, c->numbers, sizeof found.numbers);
     found.sentence = keep(c, text);
@@ -215,8 +225,8 @@ double tt_case_typical(tt_case *c, tt_course_kind kind)
     enum { MOST = 1024 };
     double medians[MOST];
     size_t count = 0;
-    const tt_course *course;
-    for (int32_t at = 0; count < MOST && (course = tt_case_next(c, kind, &at)) != NULL;)
+    const tt_course *course = NULL;
+    while (count < MOST && (course = tt_case_next(c, kind, course)) != NULL)
         if (tt_course_is_warm(course) && (kind == TT_COURSE_UPDATE || tt_course_is_weight(course)))
             medians[count++] = tt_course_median(course);
     if (count < 3)
@@ -262,7 +272,7 @@ tt_status tt_draft_apply(tt_draft *d, const tt_rule *rule, const tt_history *his
         .rule = rule, .histories = histories, .history_count = count, .baseline = baseline, .draft = d
     };
     size_t before = d->public.count;
-    for (int32_t i = 0; i < (rule->is_of_ranks ? 1 : count) && c.st == TT_OK; i++) {
+    for (int32_t i = 0; i < count && c.st == TT_OK; i++) {
         c.history = &histories[i];
         rule->find(&c);
         c.suspect_count = c.number_count = 0;

@@ -4,11 +4,17 @@
 
 #include "health/modes.h"
 
+TT_RULE(evaluation_in_train_mode, "evaluation-in-train-mode", WARNING,
+        /* looks at */ "calls of the model",
+        "The model is evaluated in training mode: dropout is on, and batch norm learns from the "
+        "test data.",
+        /* what to do */ "call model.eval() before the evaluation, and model.train() after it",
+        /* hides */ NULL)
+
 static void find(tt_case *c)
 {
-    const tt_course *course;
     c->has_data = c->history->count > 0;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_NO_GRAD, &at)) != NULL;) {
+    TT_EACH(c, course, NO_GRAD) {
         long long calls = course->points;
         const char *kinds = tt_modes_that_matter(c, course->tail);
         /* Evaluations are rarer than steps; a checkpoint runs the model without gradients each time. */
@@ -16,13 +22,9 @@ static void find(tt_case *c)
             continue;
         tt_case_add(c, course);
         tt_case_number(c, "calls", (double)calls);
-        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+        tt_case_say(c, TT_SEVERITY_WARNING,
                     "%s ran without gradients in training mode %lld times, first after step %lld: %s",
                     course->tail, calls, (long long)course->first_step, kinds);
     }
+    tt_modes_find_parts(c, true);
 }
-
-TT_RULE(evaluation_in_train_mode, "evaluation-in-train-mode", WARNING, "calls of the model",
-        "The model is evaluated in training mode: dropout is on, and batch norm learns from the test "
-        "data.",
-        "call model.eval() before the evaluation, and model.train() after it");

@@ -2,15 +2,21 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(gradient_exploding, "gradient-exploding", ERROR, /* looks at */ "gradient/*",
+        "Gradients are a thousand times what they were, or a hundred thousand times those of "
+        "other layers.",
+        /* what to do */
+        "clip gradients (torch.nn.utils.clip_grad_norm_), lower the learning rate, or normalise "
+        "between the layers",
+        /* hides */ "divergence")
+
 static const double BEYOND_HISTORY = 1000, BEYOND_OTHERS = 1e5, BEYOND_WEIGHT = 1e4;
 
 static void find(tt_case *c)
 {
-    const tt_course *course;
     double typical = tt_case_typical(c, TT_COURSE_GRADIENT), worst = 0, usual = 0;
-    int64_t first = 0, last = 0;
     const char *beside = "";
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_GRADIENT, &at)) != NULL;) {
+    TT_EACH(c, course, GRADIENT) {
         if (!tt_course_is_warm(course) || !tt_course_is_weight(course))
             continue;
         double now = tt_course_median(course);
@@ -25,21 +31,12 @@ static void find(tt_case *c)
             beside = grew ? "at first it was" : is_beyond ? "a typical one has" : "the weight has";
             usual = grew ? course->early : is_beyond ? typical : weight->level;
         }
-        first = course->first_step;
-        last = course->last_step;
         tt_case_add(c, course);
     }
     if (c->suspect_count == 0)
         return;
     tt_case_number(c, "rms", worst);
     tt_case_number(c, "usual", usual);
-    tt_case_say(c, TT_SEVERITY_ERROR, first, last, "%s: gradients have grown to a size of %s; %s %s",
-                tt_case_place(c), tt_case_text(c, worst), beside, tt_case_text(c, usual));
+    tt_case_say(c, TT_SEVERITY_ERROR, "%s: gradients have grown to a size of %s; %s %s", tt_case_place(c),
+                tt_case_text(c, worst), beside, tt_case_text(c, usual));
 }
-
-TT_RULE(gradient_exploding, "gradient-exploding", ERROR, "gradient/*",
-        "Gradients are a thousand times what they were, or a hundred thousand times those of "
-        "other layers.",
-        "clip gradients (torch.nn.utils.clip_grad_norm_), lower the learning rate, or normalise between "
-        "the layers",
-        .hides = "divergence");

@@ -2,18 +2,24 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(gradient_missing, "gradient-missing", WARNING, /* looks at */ "parameter/* and tensortap/state/*",
+        "An optimizer holds parameters whose gradient is None or 0 all the time.",
+        /* what to do */
+        "look for detach(), .data, no_grad() or zero_grad() between the loss and the step, and "
+        "for outputs that the loss does not use",
+        /* hides */ "weights-unchanged,loss-stuck,gradient-vanishing")
+
 enum { ENOUGH = 8 }; /* steps */
 
 static void find(tt_case *c)
 {
-    const tt_course *course, *gradient;
     long long expected = 0, none = 0;
-    int64_t last = 0, since = INT64_MAX;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+    int64_t since = INT64_MAX;
+    TT_EACH(c, course, PARAMETER) {
         if (!tt_case_is_optimized(c, course) || course->points < ENOUGH)
             continue;
         expected++;
-        gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
+        const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
         const tt_course *state = tt_history_of(c->history, course, TT_COURSE_STATE);
         bool is_none = (gradient == NULL || gradient->points + gradient->skipped_points == 0) &&
                        ((int)state->latest & TT_STATE_HAS_GRAD) == 0; /* a sparse one cannot be read */
@@ -24,7 +30,6 @@ static void find(tt_case *c)
         int64_t from = is_none ? course->first_step : gradient->last_step - gradient->zero_run + 1;
         none += is_none;
         since = from < since ? from : since;
-        last = course->last_step > last ? course->last_step : last;
         tt_case_add(c, course);
     }
     long long found = (long long)c->suspect_count;
@@ -32,17 +37,12 @@ static void find(tt_case *c)
         return;
     tt_case_number(c, "parameters", (double)found);
     tt_case_number(c, "trainable", (double)expected);
-    tt_case_say(c, found == expected ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING, since < 0 ? 0 : since,
-                last, "%s: %s since step %lld, although an optimizer is to update %s", tt_case_place(c),
+    since = since < 0 ? 0 : since;
+    tt_case_steps(c, since, c->last_step);
+    tt_case_say(c, found == expected ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING,
+                "%s: %s since step %lld, although an optimizer is to update %s", tt_case_place(c),
                 none == found ? "no gradient has arrived"
                 : none == 0   ? "the gradient has been 0"
                               : "the gradient has been 0 or missing",
-                (long long)(since < 0 ? 0 : since), found == 1 ? "it" : "them");
+                (long long)since, found == 1 ? "it" : "them");
 }
-
-TT_RULE(gradient_missing, "gradient-missing", WARNING, "parameter/* and tensortap/state/*",
-        "An optimizer holds parameters whose gradient is None or 0 all the time.",
-        "look for detach(), .data, no_grad() or zero_grad() between the loss and the step, and for "
-        "outputs "
-        "that the loss does not use",
-        .hides = "weights-unchanged,loss-stuck,gradient-vanishing");

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+TT_RULE(growth, "growth", WARNING, /* looks at */ "activation/*",
+        "Activations grow or shrink a thousandfold from the first of equal layers to the last.",
+        /* what to do */ "put a norm into each layer, or scale what a layer adds to its input",
+        /* hides */ "gradient-exploding,gradient-vanishing,loss-spike,divergence")
+
 static const double FAR = 1000; /* times, from the first layer of a kind to the last */
 enum { FEWEST = 4 };            /* layers */
 
@@ -30,8 +35,7 @@ static void follow(chain *one, const tt_course *course)
 /* A module that a loop calls again and again in a step. */
 static void find_loop(tt_case *c)
 {
-    const tt_course *course;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+    TT_EACH(c, course, ACTIVATION) {
         double ratio = course->from_call_to_call;
         if (!tt_course_is_warm(course) || course->calls < FEWEST || ratio <= 0 ||
             (ratio < FAR && ratio > 1 / FAR))
@@ -40,7 +44,7 @@ static void find_loop(tt_case *c)
         tt_case_number(c, "ratio", ratio);
         tt_case_number(c, "calls", (double)course->calls);
         tt_case_say(
-            c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+            c, TT_SEVERITY_WARNING,
             "%s: its output %s from call to call: over %lld calls in a step to %s times the first",
             course->tail, ratio > 1 ? "grows" : "shrinks", (long long)course->calls,
             tt_case_text(c, ratio));
@@ -53,12 +57,11 @@ static void find(tt_case *c)
     find_loop(c);
     int32_t patterns = tt_sites_count(c->history->patterns);
     chain *chains = calloc((size_t)patterns + 1, sizeof *chains);
-    const tt_course *course;
     if (chains == NULL) {
         c->st = TT_ENOMEM;
         return;
     }
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;)
+    TT_EACH(c, course, ACTIVATION)
         if (tt_course_is_warm(course) && course->class_name != NULL)
             follow(&chains[course->pattern], course);
     const chain *worst = NULL;
@@ -83,7 +86,7 @@ static void find(tt_case *c)
         tt_case_number(c, "last", worst->last->level);
         tt_case_number(c, "layers", worst->count);
         tt_case_say(
-            c, TT_SEVERITY_WARNING, worst->last->first_step, worst->last->last_step,
+            c, TT_SEVERITY_WARNING,
             "activations %s from layer to layer: their size is %s after %s and %s after %s, %d layers of "
             "%s later",
             grows ? "grow" : "shrink", tt_case_text(c, worst->first->level), worst->first->tail,
@@ -92,8 +95,3 @@ static void find(tt_case *c)
     }
     free(chains);
 }
-
-TT_RULE(growth, "growth", WARNING, "activation/*",
-        "Activations grow or shrink a thousandfold from the first of equal layers to the last.",
-        "put a norm into each layer, or scale what a layer adds to its input",
-        .hides = "gradient-exploding,gradient-vanishing,loss-spike,divergence");

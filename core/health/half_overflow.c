@@ -2,6 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(
+    half_overflow, "half-overflow", WARNING, /* looks at */ "activation/*, gradient/* or parameter/*",
+    "A float16 tensor comes near the largest number of its type.",
+    /* what to do */ "use bfloat16 or float32 there, or scale the values down; a norm before it helps",
+    /* hides */ NULL)
+
 static const double LARGEST = 65504, NEAR = 0.5; /* of the largest */
 
 static void find(tt_case *c)
@@ -23,11 +29,7 @@ static void find(tt_case *c)
     tt_case_add(c, worst);
     tt_case_number(c, "absmax", worst->absmax);
     tt_case_number(c, "largest", LARGEST);
-    tt_case_say(c, TT_SEVERITY_WARNING, worst->absmax_step, worst->last_step,
-                "%s reaches %s at step %lld; float16 ends at 65504", worst->name,
+    tt_case_steps(c, worst->absmax_step, worst->last_step);
+    tt_case_say(c, TT_SEVERITY_WARNING, "%s reaches %s at step %lld; float16 ends at 65504", worst->name,
                 tt_case_text(c, worst->absmax), (long long)worst->absmax_step);
 }
-
-TT_RULE(half_overflow, "half-overflow", WARNING, "activation/*, gradient/* or parameter/*",
-        "A float16 tensor comes near the largest number of its type.",
-        "use bfloat16 or float32 there, or scale the values down; a norm before it helps");

@@ -27,7 +27,8 @@ typedef struct tt_history {
     tt_subject *subjects; /* owned */
     size_t subject_cap;
     tt_arena texts;
-    int64_t last_step; /* -1: no point */
+    int64_t last_step;   /* -1: no point */
+    const char *stopped; /* borrowed; the exception that ended the program; NULL: none */
 } tt_history;
 
 tt_status tt_history_create(int32_t rank, tt_history *out);

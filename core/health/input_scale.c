@@ -4,12 +4,16 @@
 
 #include <math.h>
 
+TT_RULE(input_scale, "input-scale", WARNING, /* looks at */ "tensortap/batch/*",
+        "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
+        /* what to do */ "subtract the mean of the training data and divide by its standard deviation",
+        /* hides */ NULL)
+
 static const double FAR = 10; /* times 1; pictures from 0 to 255 have a root mean square of about 140 */
 
 static void find(tt_case *c)
 {
-    const tt_course *course;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_BATCH, &at)) != NULL;) {
+    TT_EACH(c, course, BATCH) {
         if (course->points < 3 || course->dtype < 0 ||
             tt_dtype_kind((tt_dtype)course->dtype) != TT_KIND_FLOAT)
             continue;
@@ -20,12 +24,8 @@ static void find(tt_case *c)
         tt_case_add(c, course);
         tt_case_number(c, "mean", mean);
         tt_case_number(c, "std", spread);
-        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+        tt_case_say(c, TT_SEVERITY_WARNING,
                     "the inputs of %s are far from normalised: mean %s, standard deviation %s",
                     course->tail, tt_case_text(c, mean), tt_case_text(c, spread));
     }
 }
-
-TT_RULE(input_scale, "input-scale", WARNING, "tensortap/batch/*",
-        "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
-        "subtract the mean of the training data and divide by its standard deviation");

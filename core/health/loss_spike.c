@@ -4,6 +4,13 @@
 
 #include <math.h>
 
+TT_RULE(
+    loss_spike, "loss-spike", WARNING, /* looks at */ "a loss",
+    "The loss, or what was computed from one batch, jumped far beyond its usual noise at one "
+    "step.",
+    /* what to do */ "look at the batch of that step; clip gradients so that one batch cannot do harm",
+    /* hides */ NULL)
+
 static const double SPREADS = 20, TIMES = 5; /* of the loss */
 static const double TIMES_INSIDE = 30;       /* of activations: a damaged batch, whatever its loss */
 
@@ -18,8 +25,7 @@ static bool has_jumped(const tt_course *course)
 /* The first activation that jumped and came back; NULL: none. */
 static const tt_course *find_inside(tt_case *c)
 {
-    const tt_course *course;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;)
+    TT_EACH(c, course, ACTIVATION)
         if (has_jumped(course) && course->jump.value > TIMES_INSIDE * course->jump.level &&
             course->last_step > course->jump.step && course->latest * 10 < course->jump.value)
             return course;
@@ -28,8 +34,8 @@ static const tt_course *find_inside(tt_case *c)
 
 static void find(tt_case *c)
 {
-    const tt_course *course, *inside = find_inside(c);
-    for (int32_t at = 0; (course = tt_case_next_loss(c, &at)) != NULL;) {
+    const tt_course *inside = find_inside(c);
+    TT_EACH_LOSS(c, course) {
         bool is_inside = !has_jumped(course) && inside != NULL;
         if (!has_jumped(course) && inside == NULL)
             continue;
@@ -39,9 +45,9 @@ static void find(tt_case *c)
             tt_case_add(c, inside);
         tt_case_number(c, "value", shown->jump.value);
         tt_case_number(c, "usual", shown->jump.level);
-        tt_case_say(c, TT_SEVERITY_WARNING, shown->jump.step, shown->jump.step,
-                    "%s jumped to %s at step %lld; it was about %s%s", shown->name,
-                    tt_case_text(c, shown->jump.value), (long long)shown->jump.step,
+        tt_case_steps(c, shown->jump.step, shown->jump.step);
+        tt_case_say(c, TT_SEVERITY_WARNING, "%s jumped to %s at step %lld; it was about %s%s",
+                    shown->name, tt_case_text(c, shown->jump.value), (long long)shown->jump.step,
                     tt_case_text(c, shown->jump.level),
                     is_inside
                         ? tt_case_join(c, "; so look at the loss of that step, %s, too", course->name)
@@ -50,7 +56,3 @@ static void find(tt_case *c)
             return;
     }
 }
-
-TT_RULE(loss_spike, "loss-spike", WARNING, "a loss",
-        "The loss, or what was computed from one batch, jumped far beyond its usual noise at one step.",
-        "look at the batch of that step; clip gradients so that one batch cannot do harm");

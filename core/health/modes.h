@@ -5,7 +5,9 @@
 
 #include "health/rule.h"
 
-/* "it has Dropout (2)"; NULL: the mode makes no difference to the model at this path. */
+/* "it has dropout"; NULL: the mode makes no difference to the model at this path. */
 const char *tt_modes_that_matter(tt_case *c, const char *path);
+/* Says which parts of the model were in training, or in evaluation, while the model was not. */
+void tt_modes_find_parts(tt_case *c, bool in_training);
 
 #endif

@@ -3,6 +3,16 @@
 #include "health/rule.h"
 #include "report/order.h"
 
+TT_RULE(
+    nonfinite, "nonfinite", ERROR, /* looks at */ "any site",
+    "A value is NaN or Inf; the finding names where the first one was born.",
+    /* what to do */
+    "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a "
+    "root there, and lower the learning rate if an update wrote it",
+    /* hides */
+    "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,growth,"
+    "normalization,saturation,dead-units,update-ratio,weights-unchanged,half-overflow,unlike-baseline")
+
 /* Where a course stands within a step: tt_order_place, without a run. */
 static int32_t place_of(const tt_case *c, const tt_course *course)
 {
@@ -52,8 +62,8 @@ static void find(tt_case *c)
     tt_case_number(c, "inf", (double)first->bad.inf);
     tt_case_number(c, "sites", (double)reached);
     bool has_both = first->bad.nan > 0 && first->bad.inf > 0;
-    tt_case_say(c, TT_SEVERITY_ERROR, first->bad.step, first->bad.step,
-                "%s: the first %s%s at step %lld%s; %s%s", first->name,
+    tt_case_steps(c, first->bad.step, first->bad.step);
+    tt_case_say(c, TT_SEVERITY_ERROR, "%s: the first %s%s at step %lld%s; %s%s", first->name,
                 has_both             ? "NaN and Inf"
                 : first->bad.nan > 0 ? "NaN"
                                      : "Inf",
@@ -62,12 +72,3 @@ static void find(tt_case *c)
                 is_logged ? "a number that was logged" : tt_birth_phrase(birth),
                 reached > 1 ? tt_case_join(c, "; it reached %lld sites", reached) : "");
 }
-
-TT_RULE(nonfinite, "nonfinite", ERROR, "any site",
-        "A value is NaN or Inf; the finding names where the first one was born.",
-        "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a root "
-        "there, and lower the learning rate if an update wrote it",
-        .hides =
-            "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,"
-            "growth,normalization,saturation,dead-units,update-ratio,weights-unchanged,half-overflow,"
-            "unlike-baseline");

@@ -4,6 +4,13 @@
 
 #include <math.h>
 
+TT_RULE(normalization, "normalization", WARNING, /* looks at */ "activation/*",
+        "The output of a norm has another size than its weight and bias give it.",
+        /* what to do */
+        "look at its mode (a batch norm in evaluation mode uses what it learned), its eps and its "
+        "axes",
+        /* hides */ NULL)
+
 static const double FAR = 1.5; /* times what the weight and the bias of the norm explain */
 
 /* The size that a norm's output should have.  Some classes multiply by 1 + weight. */
@@ -20,13 +27,14 @@ static double expected(const tt_case *c, const tt_course *course)
 
 static void find(tt_case *c)
 {
-    const tt_course *course;
     double worst = 1, size = 0, wanted = 0;
-    int64_t first = 0, last = 0;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+    TT_EACH(c, course, ACTIVATION) {
         if (!tt_course_is_warm(course) ||
             !tt_course_is_of(course, "*BatchNorm*,*LayerNorm*,*GroupNorm*,*InstanceNorm*,*RMSNorm*,Norm"))
             continue;
+        const tt_course *mode = tt_history_of(c->history, course, TT_COURSE_MODE);
+        if (mode != NULL && mode->zero_points > 0)
+            continue; /* in evaluation mode it uses what it learned, and is meant to */
         double should = expected(c, course), ratio = should > 0 ? course->level / should : 1;
         ratio = ratio < 1 && ratio > 0 ? 1 / ratio : ratio;
         if (ratio < FAR)
@@ -36,19 +44,13 @@ static void find(tt_case *c)
             size = course->level;
             wanted = should;
         }
-        first = course->first_step;
-        last = course->last_step;
         tt_case_add(c, course);
     }
     if (c->suspect_count == 0)
         return;
     tt_case_number(c, "rms", size);
     tt_case_number(c, "expected", wanted);
-    tt_case_say(c, TT_SEVERITY_WARNING, first, last,
+    tt_case_say(c, TT_SEVERITY_WARNING,
                 "%s: the output is not normalised: its size is %s, where its weight and bias make %s",
                 tt_case_place(c), tt_case_text(c, size), tt_case_text(c, wanted));
 }
-
-TT_RULE(normalization, "normalization", WARNING, "activation/*",
-        "The output of a norm has another size than its weight and bias give it.",
-        "look at its mode (a batch norm in evaluation mode uses what it learned), its eps and its axes");

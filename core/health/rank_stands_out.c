@@ -5,6 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+TT_RULE(rank_stands_out, "rank-stands-out", WARNING, /* looks at */ "a loss of several ranks",
+        "The loss of one rank is several times that of the others.",
+        /* what to do */ "look at the data of that rank: its part of the data set, its sampler",
+        /* hides */ NULL)
+
 static const double FAR = 5; /* times the loss of the others */
 enum { FEWEST = 3 };         /* ranks: of two nobody can say which is right */
 
@@ -17,9 +22,10 @@ static int by_size(const void *a, const void *b)
 static void find(tt_case *c)
 {
     enum { MOST = 256 };
-    const tt_course *course;
     c->has_data = true;
-    for (int32_t at = 0; c->history_count >= FEWEST && (course = tt_case_next_loss(c, &at)) != NULL;) {
+    if (!tt_case_is_first(c) || c->history_count < FEWEST)
+        return;
+    TT_EACH_LOSS(c, course) {
         double levels[MOST], sorted[MOST];
         int32_t ranks[MOST], count = 0;
         for (int32_t i = 0; i < c->history_count && count < MOST; i++) {
@@ -42,13 +48,9 @@ static void find(tt_case *c)
             tt_case_number(c, "rank", ranks[i]);
             tt_case_number(c, "loss", levels[i]);
             tt_case_number(c, "typical", typical);
-            tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
-                        "%s of rank %d is about %s, that of a typical rank %s", course->name,
-                        (int)ranks[i], tt_case_text(c, levels[i]), tt_case_text(c, typical));
+            tt_case_say(c, TT_SEVERITY_WARNING, "%s of rank %d is about %s, that of a typical rank %s",
+                        course->name, (int)ranks[i], tt_case_text(c, levels[i]),
+                        tt_case_text(c, typical));
         }
     }
 }
-
-TT_RULE(rank_stands_out, "rank-stands-out", WARNING, "a loss of several ranks",
-        "The loss of one rank is several times that of the others.",
-        "look at the data of that rank: its part of the data set, its sampler", .is_of_ranks = true);

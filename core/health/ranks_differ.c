@@ -2,16 +2,22 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(ranks_differ, "ranks-differ", ERROR, /* looks at */ "parameter/* of several ranks",
+        "Parameters that began equal on all ranks have become different.",
+        /* what to do */
+        "wrap the model in DistributedDataParallel before training, and do nothing to it on one "
+        "rank alone",
+        /* hides */ NULL)
+
 static void find(tt_case *c)
 {
-    const tt_course *course;
     int64_t first = 0, last = 0;
     int32_t rank = -1;
-    for (int32_t i = 1; i < c->history_count; i++) {
+    for (int32_t i = 1; tt_case_is_first(c) && i < c->history_count; i++) {
         const tt_history *other = &c->histories[i];
         if (other->rank == c->history->rank)
             continue;
-        for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+        TT_EACH(c, course, PARAMETER) {
             const tt_course *twin = tt_history_find(other, TT_COURSE_PARAMETER, course->tail, "");
             if (twin == NULL || (rank >= 0 && rank != other->rank))
                 continue;
@@ -31,13 +37,7 @@ static void find(tt_case *c)
     if (c->suspect_count == 0)
         return;
     tt_case_number(c, "rank", rank);
-    tt_case_say(c, TT_SEVERITY_ERROR, first, last,
-                "%s: equal on ranks %d and %d at step %lld, different at step %lld", tt_case_place(c),
-                (int)c->history->rank, (int)rank, (long long)first, (long long)last);
+    tt_case_steps(c, first, last);
+    tt_case_say(c, TT_SEVERITY_ERROR, "%s: equal on ranks %d and %d at step %lld, different at step %lld",
+                tt_case_place(c), (int)c->history->rank, (int)rank, (long long)first, (long long)last);
 }
-
-TT_RULE(ranks_differ, "ranks-differ", ERROR, "parameter/* of several ranks",
-        "Parameters that began equal on all ranks have become different.",
-        "wrap the model in DistributedDataParallel before training, and do nothing to it on one rank "
-        "alone",
-        .is_of_ranks = true);

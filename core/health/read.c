@@ -254,8 +254,11 @@ tt_status tt_histories_read(tt_run *run, tt_history **out, int32_t *ranks, tt_er
     for (int32_t file = 0; st == TT_OK && file < run->count; file++) {
         tt_history *h = &all[file];
         tt_module module;
+        tt_run_file about;
         count += file == 0 || run->taps[file]->rank != run->taps[file - 1]->rank;
         st = tt_history_create(run->taps[file]->rank, h);
+        if (tt_run_file_get(run, file, &about) == TT_OK)
+            h->stopped = about.stopped;
         for (int32_t i = 0; st == TT_OK && tt_run_module(run, file, i, &module) == TT_OK; i++)
             st = tt_history_module(h, module.path, module.class_name);
         for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)

@@ -1,6 +1,6 @@
 /* rule.h -- what a rule sees, and how it says what it found.
  *
- * A rule is one file with one row (tt_rule_<name>), and its name in TT_RULES.  Its function looks at
+ * A rule is one file that begins with TT_RULE, and its name in TT_RULES.  Its function find looks at
  * the courses of a history, adds those that show the fault to the case, and says a sentence.
  * It may be called again and again while a run is written: what it says must be certain.
  * For health only.
@@ -20,10 +20,12 @@
     X(not_optimized)            \
     X(training_in_eval_mode)    \
     X(evaluation_in_train_mode) \
+    X(labels)                   \
     X(repeated_batch)           \
     X(input_scale)              \
     X(dead_units)               \
     X(saturation)               \
+    X(attention_entropy)        \
     X(gradient_missing)         \
     X(weights_unchanged)        \
     X(update_ratio)             \
@@ -42,37 +44,55 @@
 TT_RULES(X)
 #undef X
 
-/* The row of the rule whose function is `find`.  After these come its summary, its remedy and, by
- * name, what only some rules have. */
-#define TT_RULE(name, id_, severity_, needs_, ...)                                                     \
-    const tt_rule tt_rule_##name = {                                                                   \
-        .find = find, .id = (id_), .severity = TT_SEVERITY_##severity_, .needs = (needs_), __VA_ARGS__ \
-    }
+/* Says what a rule is: id, severity of most findings, which data it looks at, what it finds in one
+ * sentence, what to do, and the ids of rules whose later findings follow from this one, or NULL. */
+#define TT_RULE(name, id_, severity_, needs_, summary_, remedy_, hides_)  \
+    static void find(tt_case *c);                                         \
+    const tt_rule tt_rule_##name = { .id = (id_),                         \
+                                     .severity = TT_SEVERITY_##severity_, \
+                                     .needs = (needs_),                   \
+                                     .summary = (summary_),               \
+                                     .remedy = (remedy_),                 \
+                                     .hides = (hides_),                   \
+                                     .find = find };
 
 typedef struct tt_case {
     const tt_rule *rule;
-    const tt_history *history;   /* of one file; with is_of_ranks the first */
-    const tt_history *histories; /* of all files */
+    const tt_history *history;   /* of one file ... */
+    const tt_history *histories; /* ... of all */
     int32_t history_count;
     const tt_history *baseline; /* NULL: none */
     struct tt_draft *draft;     /* what is found goes there */
     const tt_course **suspects; /* owned; of the finding that is being made */
     size_t suspect_count, suspect_cap;
+    int64_t first_step, last_step; /* of the suspects */
     tt_evidence numbers[TT_EVIDENCE_MOST];
     size_t number_count;
     bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
     tt_status st;
 } tt_case;
 
-/* Returns the next course of this kind from *at on, which it moves; NULL: no more.
- *     for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_GRADIENT, &at)) != NULL;) */
-const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at);
+/* Returns the course of this kind that follows, or the first one after NULL; NULL: no more. */
+const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, const tt_course *after);
+/* The same of losses: what backward() was called on; without one, a number that was logged as "loss". */
+const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after);
+#define TT_EACH(c, course, kind) \
+    for (const tt_course *course = NULL; (course = tt_case_next(c, TT_COURSE_##kind, course)) != NULL;)
+#define TT_EACH_LOSS(c, course) \
+    for (const tt_course *course = NULL; (course = tt_case_next_loss(c, course)) != NULL;)
+/* Does the case have the first of several files?  Then a rule that compares ranks runs. */
+static inline bool tt_case_is_first(const tt_case *c)
+{
+    return c->history == c->histories;
+}
 void tt_case_add(tt_case *c, const tt_course *course);
 void tt_case_number(tt_case *c, const char *name, double value);
+/* Sets the steps that the finding is about; else they are those of the courses that were added. */
+void tt_case_steps(tt_case *c, int64_t first, int64_t last);
 /* Makes a finding of the courses and numbers that were added; %s in the format may be
  * tt_case_place. */
-void tt_case_say(tt_case *c, tt_severity severity, int64_t first_step, int64_t last_step,
-                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The courses that were added, in a few words: "backbone (4 parameters)". */
 const char *tt_case_place(tt_case *c);
 /* A number in about four digits; lives as long as the finding. */
@@ -80,8 +100,6 @@ const char *tt_case_text(tt_case *c, double x);
 
 /* printf into memory that lives as long as the finding. */
 const char *tt_case_join(tt_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The next loss: what backward() was called on; without one, a number that was logged as "loss". */
-const tt_course *tt_case_next_loss(tt_case *c, int32_t *at);
 
 /* The weight of a layer, not a bias or a scale: its gradient says how much arrives. */
 static inline bool tt_course_is_weight(const tt_course *course)

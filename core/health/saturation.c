@@ -2,6 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(saturation, "saturation", WARNING, /* looks at */ "activation/*",
+        "The outputs of a tanh or sigmoid inside the model are at their ends, where nothing is "
+        "learned.",
+        /* what to do */ "scale its inputs down: smaller weights, a norm before it, normalised data",
+        /* hides */ "gradient-vanishing")
+
 /* The derivative of tanh is 1 - y^2, that of the sigmoid y (1 - y); its mean says how much passes. */
 static double passes(const tt_course *course)
 {
@@ -25,29 +31,20 @@ static bool is_last(const tt_case *c, const tt_course *course)
 
 static void find(tt_case *c)
 {
-    const tt_course *course;
     double least = 1;
-    int64_t first = 0, last = 0;
     c->has_data = false;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+    TT_EACH(c, course, ACTIVATION) {
         if (!tt_course_is_warm(course) || !tt_course_is_of(course, "Tanh,Sigmoid,Hardtanh,Hardsigmoid") ||
             passes(course) > LITTLE || is_last(c, course))
             continue;
         double share = passes(course);
         least = share < least ? share : least;
-        first = course->first_step;
-        last = course->last_step;
         tt_case_add(c, course);
     }
     if (c->suspect_count == 0)
         return;
     tt_case_number(c, "derivative", least);
-    tt_case_say(c, TT_SEVERITY_WARNING, first, last,
+    tt_case_say(c, TT_SEVERITY_WARNING,
                 "%s: the outputs are at their ends; only %s%% of the gradient passes", tt_case_place(c),
                 tt_case_text(c, least * 100));
 }
-
-TT_RULE(saturation, "saturation", WARNING, "activation/*",
-        "The outputs of a tanh or sigmoid inside the model are at their ends, where nothing is learned.",
-        "scale its inputs down: smaller weights, a norm before it, normalised data",
-        .hides = "gradient-vanishing");

@@ -2,29 +2,21 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+TT_RULE(weights_unchanged, "weights-unchanged", WARNING,
+        /* looks at */ "parameter/* and tensortap/state/*",
+        "An optimizer holds weights that do not change.",
+        /* what to do */
+        "set requires_grad=True if it is to learn, or leave it out of the optimizer; look for a "
+        "learning rate that is too small for its type",
+        /* hides */ "loss-stuck")
+
 enum { ENOUGH = 8 }; /* steps */
 
-static void say(tt_case *c, bool is_frozen, int64_t since, int64_t last)
-{
-    long long found = (long long)c->suspect_count;
-    if (found == 0)
-        return;
-    tt_case_number(c, "parameters", (double)found);
-    if (is_frozen)
-        tt_case_say(c, TT_SEVERITY_WARNING, since, last,
-                    "%s: requires_grad=False, although an optimizer holds %s", tt_case_place(c),
-                    found == 1 ? "it" : "them");
-    else
-        tt_case_say(c, TT_SEVERITY_WARNING, since, last,
-                    "%s: unchanged since step %lld, although gradients arrive", tt_case_place(c),
-                    (long long)since);
-}
-
+/* Those that are frozen, or those that should learn. */
 static void find_some(tt_case *c, bool is_frozen)
 {
-    const tt_course *course;
-    int64_t since = INT64_MAX, last = 0;
-    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+    int64_t since = INT64_MAX;
+    TT_EACH(c, course, PARAMETER) {
         const tt_course *state = tt_history_of(c->history, course, TT_COURSE_STATE);
         if (state == NULL || course->same_run < ENOUGH)
             continue;
@@ -40,10 +32,19 @@ static void find_some(tt_case *c, bool is_frozen)
             continue;
         int64_t from = course->last_step - course->same_run;
         since = from < since ? from : since;
-        last = course->last_step > last ? course->last_step : last;
         tt_case_add(c, course);
     }
-    say(c, is_frozen, since, last);
+    long long found = (long long)c->suspect_count;
+    if (found == 0)
+        return;
+    tt_case_number(c, "parameters", (double)found);
+    tt_case_steps(c, since, c->last_step);
+    if (is_frozen)
+        tt_case_say(c, TT_SEVERITY_WARNING, "%s: requires_grad=False, although an optimizer holds %s",
+                    tt_case_place(c), found == 1 ? "it" : "them");
+    else
+        tt_case_say(c, TT_SEVERITY_WARNING, "%s: unchanged since step %lld, although gradients arrive",
+                    tt_case_place(c), (long long)since);
 }
 
 static void find(tt_case *c)
@@ -51,9 +52,3 @@ static void find(tt_case *c)
     find_some(c, true);
     find_some(c, false);
 }
-
-TT_RULE(weights_unchanged, "weights-unchanged", WARNING, "parameter/* and tensortap/state/*",
-        "An optimizer holds weights that do not change.",
-        "set requires_grad=True if it is to learn, or leave it out of the optimizer; look for a learning "
-        "rate that is too small for its type",
-        .hides = "loss-stuck");

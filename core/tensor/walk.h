@@ -36,7 +36,6 @@ typedef struct tt_walk {
     int64_t shape[TT_MAX_DIM], stride[TT_MAX_DIM], index[TT_MAX_DIM];
 } tt_walk;
 
-bool tt_tensor_is_contiguous(const tt_tensor *t); /* in logical order */
 void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order);
 
 /* Points *run at the next elements, at most max of them (and no more than

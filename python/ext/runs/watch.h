@@ -45,6 +45,12 @@ typedef struct runs_watch_root {
     int32_t batch, no_grad, with_grad;
 } runs_watch_root;
 
+/* The same about a module inside a model. */
+typedef struct runs_watch_part {
+    int32_t mode;
+    int64_t mode_step; /* in which its mode was recorded, plus 1 */
+} runs_watch_part;
+
 typedef struct runs_watch {
     calls_consumer consumer;
     PyObject *on_nonfinite;  /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
@@ -147,12 +153,16 @@ void runs_watch_write_noted(runs_watch *self);
 void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag);
 
 /* What the rules of health need besides: of a parameter that is about to be updated (gradient may be
- * NULL), of a call of a model from outside, of an optimizer's step. */
+ * NULL), of a call of a model from outside, of an optimizer's step, of a call of a module inside, of a
+ * loss. */
 void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor,
                                PyObject *gradient);
 void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
                           const calls_event *event);
 void runs_watch_note_step(runs_watch *self);
+void runs_watch_note_mode(runs_watch *self, runs_watch_part *part, PyObject *name,
+                          const calls_event *event);
+void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name);
 
 /* The loss.  runs_watch_note_loss records what backward() was called on, while it runs; 0, or -1
  * with the exception of on_nonfinite. */

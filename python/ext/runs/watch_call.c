@@ -37,6 +37,7 @@ typedef struct link_sites {
     int64_t call_step;
     int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
     runs_watch_root root;
+    runs_watch_part part;
 } link_sites;
 
 static void free_sites(void *data)
@@ -170,8 +171,11 @@ static int watch_after(calls_consumer *consumer, calls_link *link, const calls_e
     walk_context walk = {
         .watch = (runs_watch *)consumer, .link = link, .kind = "activation", .is_output = true
     };
-    if (event->is_outermost && sites_of(link) != NULL)
-        runs_watch_note_call(walk.watch, &sites_of(link)->root, link->name, event);
+    link_sites *sites = sites_of(link);
+    if (sites != NULL && event->is_outermost)
+        runs_watch_note_call(walk.watch, &sites->root, link->name, event);
+    else if (sites != NULL)
+        runs_watch_note_mode(walk.watch, &sites->part, link->name, event);
     return look(&walk, event, event->output);
 }
 

@@ -1,7 +1,7 @@
 /* watch_health.c -- what the rules of health need beyond statistics.
  *
- * How much a step changes each weight, which units get no gradient, what a model was called with, and in
- * which mode.  Recorded under names that begin with tensortap/, seldom and from a few elements, so that it
+ * How much a step changes each weight, which units get no gradient, what a model was called with, in
+ * which mode, and what its loss is computed by.  Recorded under names that begin with tensortap/, seldom and from a few elements, so that it
  * costs next to nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
@@ -12,6 +12,7 @@
 enum {
     AT_FIRST = 16, /* steps in which every update is measured; after that one in EVERY */
     EVERY = 8,
+    SELDOM = 64,            /* steps between two looks at what hardly ever changes */
     READS = 16,             /* of gradients, after which units without one are counted */
     MOST_INPUT = 1024,      /* elements of an input that go into its digest */
     MOST_STRIDED = 1 << 16, /* elements of an input with gaps, which is digested as a whole */
@@ -34,6 +35,12 @@ static int32_t own_site(runs_watch *self, int32_t *known, const char *kind, PyOb
     return *known > 0 ? *known - 1 : -1;
 }
 
+static bool is_due(const runs_watch *self)
+{
+    int64_t step = self->recorder->step;
+    return step < AT_FIRST || step % SELDOM == 0;
+}
+
 static void record_number(runs_watch *self, int32_t site, double value)
 {
     if (site >= 0 && self->recorder->rec != NULL)
@@ -42,15 +49,10 @@ static void record_number(runs_watch *self, int32_t site, double value)
 
 /* ---- parameters ------------------------------------------------------------ */
 
-static bool is_contiguous(const tt_tensor *t)
+/* Can elements be read by their place in memory? */
+static bool is_plain(const tt_tensor *t)
 {
-    int64_t stride = (int64_t)tt_dtype_size(t->dtype);
-    for (int32_t d = t->ndim - 1; d >= 0; d--) {
-        if (t->shape[d] != 1 && t->stride[d] != stride)
-            return false;
-        stride *= t->shape[d];
-    }
-    return !t->is_swapped;
+    return tt_tensor_is_contiguous(t) && !t->is_swapped;
 }
 
 /* A few groups of neighbours, evenly over the tensor: neighbours share a line of the cache. */
@@ -82,7 +84,7 @@ static void measure_update(runs_watch *self, runs_watch_parameter *parameter, co
     float now[RUNS_WATCH_SAMPLE];
     int64_t step = self->recorder->step;
     if (t->ndim < 2 || t->count < RUNS_WATCH_SAMPLE || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
-        !is_contiguous(t))
+        !is_plain(t))
         return;
     take_sample(t, now);
     double ratio = parameter->sampled_step == step ? ratio_of(parameter->sample, now) : NAN;
@@ -108,7 +110,7 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
     size_t size = tt_dtype_size(t->dtype);
     int64_t units = t->count < RUNS_WATCH_UNITS ? t->count : RUNS_WATCH_UNITS, silent = 0;
     if (t->ndim != 1 || t->count < FEWEST_UNITS || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
-        !is_contiguous(t))
+        !is_plain(t))
         return;
     for (int64_t i = 0; i < units; i++)
         if (!is_zero(data + (size_t)i * size, size))
@@ -127,12 +129,12 @@ void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter
                                PyObject *gradient)
 {
     int64_t step = self->recorder->step;
-    bool is_due = step < AT_FIRST || step % EVERY <= 1;
+    bool has_update = step < AT_FIRST || step % EVERY <= 1;
     tensor_view view;
     if (self->recorder->rec == NULL || self->state->is_device_forced)
         return;
     int64_t start = runs_recorder_is_timed(self->recorder) ? runs_clock_fine() : 0;
-    if (is_due && parameter->update_site >= 0 &&
+    if (has_update && parameter->update_site >= 0 &&
         tensor_view_open(&self->state->torch, tensor, &view) == VIEW_OK) {
         measure_update(self, parameter, &view.tensor);
         tensor_view_close(&view);
@@ -162,7 +164,7 @@ static void add_digest(batch *b, const tt_tensor *t)
     size_t size = tt_dtype_size(t->dtype);
     int64_t apart = t->count > MOST_INPUT ? t->count / MOST_INPUT : 1,
             count = t->count > MOST_INPUT ? MOST_INPUT : t->count;
-    bool is_sampled = is_contiguous(t);
+    bool is_sampled = is_plain(t);
     tt_tensor sample;
     tt_digest digest;
     if (!is_sampled && t->count > MOST_STRIDED)
@@ -216,24 +218,30 @@ static void record_batch(runs_watch *self, int32_t site, const calls_event *even
                                                               .stats = b.ndim >= 0 ? &b.stats : NULL });
 }
 
+typedef struct outputs {
+    PyObject *requires_grad; /* borrowed; the descriptor */
+    int requires;            /* 1: some tensor requires a gradient; 0: none does; -1: there is none */
+} outputs;
+
 static int found_output(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
 {
-    int *requires = context;
-    PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad"); /* owned */
-    *requires = flag == Py_True ? 1 : *requires < 0 ? 0 : *requires;
+    outputs *all = context;
+    PyObject *flag = tensor_torch_get(all->requires_grad, tensor); /* owned */
+    all->requires = flag == Py_True ? 1 : all->requires < 0 ? 0 : all->requires;
     PyErr_Clear();
     Py_XDECREF(flag);
     return 0;
 }
 
-/* 1: some tensor of the output requires a gradient; 0: none does; -1: it has no tensor */
 static int requires_grad(runs_watch *self, PyObject *output)
 {
+    const tensor_torch *torch = &self->state->torch;
     tensor_place path = { .depth = 0 };
-    int requires = -1;
-    (void)tensor_walk(&self->state->torch, output, &path, found_output, &requires);
+    outputs all = { .requires_grad = torch->requires_grad, .requires = -1 };
+    if (torch->requires_grad != NULL)
+        (void)tensor_walk(&self->state->torch, output, &path, found_output, &all);
     PyErr_Clear();
-    return requires;
+    return all.requires;
 }
 
 void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
@@ -263,4 +271,59 @@ void runs_watch_note_step(runs_watch *self)
     if (self->eval_root != NULL && self->eval_root->with_grad > 0)
         record_number(self, self->eval_root->with_grad - 1, 1);
     self->eval_root = NULL;
+}
+
+/* ---- modules inside, and losses ---------------------------------------------- */
+
+void runs_watch_note_mode(runs_watch *self, runs_watch_part *part, PyObject *name,
+                          const calls_event *event)
+{
+    int64_t now = self->recorder->step + 1;
+    if ((event->is_training && !is_due(self)) || part->mode < 0 || part->mode_step == now ||
+        self->recorder->rec == NULL || self->parameters.count == 0)
+        return;
+    bool is_training = calls_is_training(self->state, event->module);
+    if (is_training == event->is_training)
+        return;
+    part->mode_step = now;
+    record_number(self, own_site(self, &part->mode, "tensortap/mode", name, true), is_training ? 1 : 0);
+}
+
+/* The first input of a node of autograd's graph; owned, or NULL. */
+static PyObject *input_of(PyObject *node)
+{
+    PyObject *inputs = PyObject_GetAttrString(node, "next_functions"); /* owned */
+    PyObject *pair = inputs != NULL ? PySequence_GetItem(inputs, 0) : NULL;
+    PyObject *input = pair != NULL ? PySequence_GetItem(pair, 0) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(inputs);
+    Py_XDECREF(pair);
+    return input;
+}
+
+static bool begins(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* What computed the loss, of those that are never negative; means and sums of it are looked through.  The
+ * labels themselves are gone: backward has begun. */
+void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
+{
+    enum { DEEPEST = 4 };
+    PyObject *grad_fn = self->state->torch.grad_fn;
+    if (!is_due(self) || grad_fn == NULL || self->recorder->rec == NULL)
+        return;
+    PyObject *node = tensor_torch_get(grad_fn, loss); /* owned */
+    PyErr_Clear();
+    for (int depth = 0; node != NULL && depth < DEEPEST; depth++) {
+        const char *type = Py_TYPE(node)->tp_name;
+        int made_by = begins(type, "BinaryCrossEntropy") ? 1 : begins(type, "NllLoss") ? 2 : 0;
+        int32_t known = 0;
+        if (made_by != 0)
+            record_number(self, own_site(self, &known, "tensortap/labels", name, true), made_by);
+        bool is_transparent = begins(type, "Mean") || begins(type, "Sum") || begins(type, "Div");
+        Py_XSETREF(node, made_by == 0 && is_transparent ? input_of(node) : NULL);
+    }
+    Py_XDECREF(node);
 }

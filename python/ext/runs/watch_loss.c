@@ -55,8 +55,8 @@ static bool is_library(base_frame *at)
     return file == NULL;
 }
 
-/* The site of the line that called backward(), or that called the library that did. */
-static int32_t site_of_caller(runs_watch *self, base_frame *backward)
+/* The line that called backward(), or that called the library that did: "train.py:34"; owned, or NULL. */
+static PyObject *name_of_caller(base_frame *backward)
 {
     base_frame *at = base_frame_back(backward), *program = at;
     while (program != NULL && is_library(program))
@@ -64,17 +64,12 @@ static int32_t site_of_caller(runs_watch *self, base_frame *backward)
     if (program == NULL)
         program = at;
     if (program == NULL)
-        return -1;
+        return NULL;
     PyCodeObject *code = base_frame_code(program);
     const char *file = PyUnicode_AsUTF8(code->co_filename);
     const char *slash = file != NULL ? strrchr(file, '/') : NULL;
     int line = PyCode_Addr2Line(code, base_frame_instruction(program) * CODE_UNIT);
-    PyObject *name =
-        file != NULL ? PyUnicode_FromFormat("%s:%d", slash != NULL ? slash + 1 : file, line) : NULL;
-    int32_t site = name != NULL ? runs_watch_site(self, "loss", name) : -1;
-    calls_consumer_take_error(&self->consumer);
-    Py_XDECREF(name);
-    return site;
+    return file != NULL ? PyUnicode_FromFormat("%s:%d", slash != NULL ? slash + 1 : file, line) : NULL;
 }
 
 /* Was it the last one, too?  Each watched model asks, and each checkpoint. */
@@ -114,18 +109,25 @@ int runs_watch_note_loss(runs_watch *self)
     bool is_tuple = given != NULL && PyTuple_Check(given);
     Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(given) : given != NULL;
     runs_watch_tag tag = { .site = -1, .phase = TT_PHASE_TRAIN };
+    PyObject *name = NULL; /* owned */
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         PyObject *loss = is_tuple ? PyTuple_GET_ITEM(given, i) : given; /* borrowed */
         if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
             break;
-        if (i == 0 && (tag.site = site_of_caller(self, at)) < 0)
+        if (i == 0 && (name = name_of_caller(at)) != NULL)
+            tag.site = runs_watch_site(self, "loss", name);
+        calls_consumer_take_error(&self->consumer);
+        if (tag.site < 0)
             break;
         tag.call = runs_recorder_next_call(recorder, tag.site);
         result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
-        if (result == 0)
+        if (result == 0) {
+            runs_watch_note_labels(self, loss, name);
             tell_loss(self, loss);
+        }
     }
+    Py_XDECREF(name);
     Py_XDECREF(given);
     return result;
 }

@@ -25,6 +25,8 @@ typedef const void *const *tensor_tracing_fn(void); /* a shared_ptr; it points t
     X(layout, BASE, "layout", GETSET, true)                               \
     X(is_cpu, BASE, "is_cpu", GETSET, true)                               \
     X(grad, BASE, "grad", GETSET, true)                                   \
+    X(grad_fn, BASE, "grad_fn", GETSET, false)                            \
+    X(requires_grad, BASE, "requires_grad", GETSET, false)                \
     X(version, BASE, "_version", GETSET, false)                           \
     X(is_neg, BASE, "is_neg", METHOD, true)                               \
     X(is_conj, BASE, "is_conj", METHOD, true)                             \
