@@ -66,7 +66,7 @@ PACKAGES = {
     "display": set(),
     "files": set(),
     "devices": set(),
-    "findings": set(),
+    "findings": {"models"},
     "blackbox": {"models", "files"},
     "runs": {"models", "devices", "findings", "blackbox"},
     **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},

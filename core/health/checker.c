@@ -110,12 +110,13 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
         if (st == TT_OK)
             st = apply_all(usual, good, good_files, NULL);
         if (st == TT_OK)
-            tt_draft_settle(usual, NULL);
+            st = tt_draft_settle(usual, NULL);
     }
     if (st == TT_OK)
         st = apply_all(draft, histories, files, good_files > 0 ? good : NULL);
+    if (st == TT_OK)
+        st = tt_draft_settle(draft, usual);
     if (st == TT_OK) {
-        tt_draft_settle(draft, usual);
         leave_asked_for(&draft->public, options);
         *out = &draft->public;
         draft = NULL;
@@ -190,11 +191,12 @@ tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
     if (draft == NULL)
         return tt_fail_plain(err, TT_ENOMEM);
     tt_status st = apply_all(draft, &checker->history, 1, NULL);
+    if (st == TT_OK)
+        st = tt_draft_settle(draft, NULL);
     if (st < 0) {
         tt_findings_free((tt_findings *)draft);
         return tt_fail_plain(err, st);
     }
-    tt_draft_settle(draft, NULL);
     tt_findings *p = &draft->public;
     size_t kept = 0;
     for (size_t i = 0; i < p->count; i++)

@@ -289,6 +289,8 @@ tt_status tt_draft_apply(tt_draft *d, const tt_rule *rule, const tt_history *his
         const char *reason = c.st == TT_OK ? tt_arena_text(&d->texts, text, strlen(text)) : NULL;
         if (reason != NULL)
             p->unchecked[p->unchecked_count++] = (tt_unchecked){ rule, reason };
+        else
+            c.st = TT_ENOMEM;
     }
     return c.st;
 }
@@ -339,14 +341,14 @@ static int by_weight(const void *a, const void *b)
     return site_x != site_y ? (site_x < site_y ? -1 : 1) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-void tt_draft_settle(tt_draft *d, const tt_draft *baseline)
+tt_status tt_draft_settle(tt_draft *d, const tt_draft *baseline)
 {
     tt_findings *p = &d->public;
     if (p->count == 0)
-        return;
+        return TT_OK;
     bool *is_dropped = tt_arena_alloc(&d->texts, p->count);
     if (is_dropped == NULL)
-        return;
+        return TT_ENOMEM;
     for (size_t i = 0; i < p->count; i++)
         is_dropped[i] = is_explained(&p->items[i], p) || is_usual(&p->items[i], baseline);
     size_t kept = 0;
@@ -356,4 +358,5 @@ void tt_draft_settle(tt_draft *d, const tt_draft *baseline)
     p->count = kept;
     if (kept > 0)
         qsort(p->items, kept, sizeof *p->items, by_weight);
+    return TT_OK;
 }

@@ -16,6 +16,6 @@ typedef struct tt_draft {
 tt_status tt_draft_apply(tt_draft *draft, const tt_rule *rule, const tt_history *histories, int32_t count,
                          const tt_history *baseline);
 /* Drops what follows from something else and what the baseline has too; puts the heaviest first. */
-void tt_draft_settle(tt_draft *draft, const tt_draft *baseline);
+tt_status tt_draft_settle(tt_draft *draft, const tt_draft *baseline);
 
 #endif

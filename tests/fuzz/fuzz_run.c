@@ -102,6 +102,19 @@ static void view_all(tt_run *run)
         }
     if (tt_run_nonfinite(run, "x*", &found, NULL) == TT_OK && found.site >= 0)
         (void)tt_run_feeds(run, &found, feeds, 8, &n, NULL);
+    tt_findings *findings;
+    if (tt_health(run, &(tt_health_options){ .baseline = run }, &findings, NULL) == TT_OK) {
+        tt_buf text = { 0 };
+        MUST(findings->count == 0); /* whatever is wrong, the baseline has it too */
+        MUST(tt_findings_write(findings, &text) == TT_OK);
+        tt_buf_free(&text);
+        tt_findings_free(findings);
+    }
+    if (tt_health(run, NULL, &findings, NULL) == TT_OK) {
+        for (size_t i = 0; i < findings->count; i++)
+            MUST(strlen(findings->items[i].sentence) > 0);
+        tt_findings_free(findings);
+    }
     tt_diff_options all = { .first_step = INT64_MIN, .last_step = INT64_MAX };
     if (tt_diff_compute(run, run, &all, &diff, NULL) == TT_OK) {
         MUST(diff->verdict == TT_DIFF_SAME);

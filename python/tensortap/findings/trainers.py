@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from tensortap.models import trainers
+
 
 class _Recorded:
     """A recording of what a trainer trains."""
@@ -40,9 +42,7 @@ class _Recorded:
 
 
 def _transformers() -> type:
-    from transformers import TrainerCallback
-
-    class TransformersCallback(_Recorded, TrainerCallback):  # type: ignore[misc]
+    class TransformersCallback(_Recorded, trainers.transformers().TrainerCallback):  # type: ignore[misc]
         """Records a `transformers.Trainer` and stops it when a rule of health finds an error."""
 
         def on_train_begin(
@@ -64,12 +64,9 @@ def _transformers() -> type:
 
 
 def _lightning() -> type:
-    try:
-        from lightning.pytorch import Callback
-    except ImportError:
-        from pytorch_lightning import Callback
+    lightning = trainers.lightning()
 
-    class LightningCallback(_Recorded, Callback):  # type: ignore[misc]
+    class LightningCallback(_Recorded, lightning.Callback):  # type: ignore[misc]
         """Records a Lightning trainer and stops it when a rule of health finds an error."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -94,11 +91,6 @@ def _lightning() -> type:
     return LightningCallback
 
 
-_MAKERS = {"TransformersCallback": _transformers, "LightningCallback": _lightning}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MAKERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _MAKERS[name]()
-    return made
+__getattr__ = trainers.made_later(
+    __name__, TransformersCallback=_transformers, LightningCallback=_lightning
+)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tensortap.models import trainers
+
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
@@ -55,9 +57,7 @@ class _Steps:
 
 
 def _transformers() -> type:
-    from transformers import TrainerCallback
-
-    class TransformersCallback(_Steps, TrainerCallback):  # type: ignore[misc]
+    class TransformersCallback(_Steps, trainers.transformers().TrainerCallback):  # type: ignore[misc]
         """Measures at every step of a `transformers.Trainer`; gradients are the clipped ones."""
 
         def on_train_begin(
@@ -90,12 +90,9 @@ def _transformers() -> type:
 
 
 def _lightning() -> type:
-    try:
-        from lightning.pytorch import Callback, LightningModule
-    except ImportError:
-        from pytorch_lightning import Callback, LightningModule
+    lightning = trainers.lightning()
 
-    class LightningCallback(_Steps, Callback):  # type: ignore[misc]
+    class LightningCallback(_Steps, lightning.Callback):  # type: ignore[misc]
         """Measures at every step of a Lightning trainer, before and after gradients are clipped."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -135,7 +132,10 @@ def _lightning() -> type:
         def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
             """Measure gradients that are about to be clipped."""
             own = type(pl_module).configure_gradient_clipping
-            if trainer.gradient_clip_val or own is not LightningModule.configure_gradient_clipping:
+            if (
+                trainer.gradient_clip_val
+                or own is not lightning.LightningModule.configure_gradient_clipping
+            ):
                 self.monitor.monitor_gradients(before_clip=True)
 
         def on_train_batch_end(
@@ -156,11 +156,6 @@ def _lightning() -> type:
     return LightningCallback
 
 
-_MAKERS = {"TransformersCallback": _transformers, "LightningCallback": _lightning}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MAKERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _MAKERS[name]()
-    return made
+__getattr__ = trainers.made_later(
+    __name__, TransformersCallback=_transformers, LightningCallback=_lightning
+)
