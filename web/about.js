@@ -37,7 +37,7 @@ export function showAbout() {
                                                })))))));
     if (run.notes.length) {
       byId("about").append(
-          el("details", {}, el("summary", {textContent: `${run.notes.length} notes of the recorder`}),
+          el("details", {}, el("summary", {textContent: `Notes of the recorder (${run.notes.length})`}),
              el("ul", {},
                 ...run.notes.map(
                     ([step, text]) => el("li", {textContent: `step ${step}: ${visible(text, 1000)}`})))));

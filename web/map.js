@@ -83,6 +83,8 @@ function medianOf(values) {
   return sorted.length ? sorted[sorted.length >> 1] : NaN;
 }
 
+const OUTLIER = 100; /* times what 99 of 100 values stay below */
+
 /** From values to colours, for all values of these rows.
  * @param {Float32Array[]} all @param {string} kind */
 export function scaleOf(all, kind) {
@@ -96,18 +98,26 @@ export function scaleOf(all, kind) {
       scale: {toUnit: (/** @type {number} */ x) => x / 8 + 0.5, isDiverging: true},
       texts: /** @type {[string, string, string]} */ (["1/16", "its own median", "16 times"])
     };
-  let low = Infinity, high = 0;
-  const sample = [];
+  let low = Infinity, high = 0, top = "";
+  const sample = [], every = Math.ceil(all.reduce((n, values) => n + values.length, 0) / 20000);
+  let number = 0;
   for (const values of all)
     for (let i = 0; i < values.length; i++) {
       const size = Math.abs(values[i]);
       if (!(size > 0) || size === Infinity) continue;
       high = Math.max(high, size);
       low = Math.min(low, size);
-      if (sample.length < 20000) sample.push(size);
+      if (number++ % every === 0) sample.push(size);
     }
   sample.sort((a, b) => a - b);
-  if (sample.length) low = Math.max(low, sample[Math.floor(sample.length * 0.01)]);
+  if (sample.length) {
+    low = Math.max(low, sample[Math.floor(sample.length * 0.01)]);
+    const usual = sample[Math.floor(sample.length * 0.99)];
+    if (high > OUTLIER * usual) { /* a few huge values must not take all colours */
+      high = usual;
+      top = "≥ ";
+    }
+  }
   if (!(high > 0)) {
     low = 1e-3;
     high = 1;
@@ -119,7 +129,7 @@ export function scaleOf(all, kind) {
         toUnit: (/** @type {number} */ x) => 0.5 + 0.5 * Math.sign(x) * Math.log1p(Math.abs(x) / small) / top,
         isDiverging: true
       },
-      texts: /** @type {[string, string, string]} */ ([short(-high, 2), "0", short(high, 2)])
+      texts: /** @type {[string, string, string]} */ ([short(-high, 2), "0", top + short(high, 2)])
     };
   }
   const from = Math.log(Math.max(low, high * 1e-9)), span = Math.log(high) - from || 1;
@@ -131,7 +141,7 @@ export function scaleOf(all, kind) {
                          NaN),
       isDiverging: false
     },
-    texts: /** @type {[string, string, string]} */ ([short(Math.exp(from), 2), "", short(high, 2)])
+    texts: /** @type {[string, string, string]} */ ([short(Math.exp(from), 2), "", top + short(high, 2)])
   };
 }
 

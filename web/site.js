@@ -166,9 +166,11 @@ async function showSite() {
   if (found && found.bins === run.tensors)
     await found.bins.load(["min", "max", "mean", "std", "rms", "rms_low", "zeros"]);
   if (section.lastChild !== name) return; /* it was shown anew meanwhile */
-  const remarks = [...new Set([...(site.nonfinite ? ["not finite"] : []),
+  const remarks = [...new Set([
+    ...(site.nonfinite ? ["not finite"] : []),
     ...facts.findings.filter((one) => one.rule && (one.sites || [one.site]).includes(view.site))
-        .map((one) => String(one.rule))])];
+        .map((one) => String(one.rule))
+  ])];
   if (remarks.length) section.append(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));
   if (site.line !== undefined)
     section.append(

@@ -119,6 +119,9 @@ def test_a_bad_cell_is_seen_in_the_map(bad: Opened) -> None:
         }"""
     )
     assert seen > 20
+    values = "[Float32Array.from({length: 500}, (_, i) => i === 7 ? 1e29 : 1 + i / 500)]"
+    low, _, high = bad.tab.evaluate(f"scaleOf({values}, 'log').texts")
+    assert (low, high) == ("1", "\u2265 2")  # one huge value does not take all colours
 
 
 def test_scrubbing_and_zooming_move_all_views(bad: Opened) -> None:

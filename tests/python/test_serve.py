@@ -50,6 +50,8 @@ def test_it_listens_on_loopback_and_prints_a_token(server: Served) -> None:
     assert len(server.token) == 32
     with serve(Path(".")) as other:
         assert other.token != server.token
+        title = json.loads(other.ask("runs")[1])["folder"]
+        assert title == Path.cwd().name  # not "."
 
 
 def test_inside_ssh_it_prints_the_tunnel(folder: Path) -> None:

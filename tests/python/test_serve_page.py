@@ -129,3 +129,92 @@ def test_a_run_that_is_removed_is_said_to_be_gone(chromium: Any, tmp_path: Path)
         page.wait("byId('status').textContent.includes('no run')")
         assert page.tab.locator("#curves .uplot").count() == 1
         page.context.close()  # Chromium logs the answer 404
+
+
+@pytest.fixture
+def bad_run(tmp_path: Path) -> Iterator[Any]:
+    """Serve a run that is being written and holds a NaN."""
+    with tt.record(tmp_path / "run") as run, serve(tmp_path) as started:
+        add_steps(run, 0, 30, bad=17)
+        yield started
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("width", "scale", "scheme"), [(380, 1, "dark"), (640, 2, "light"), (1280, 1, "dark")]
+)
+def test_a_live_page_fits_a_phone_and_a_zoom_in_light_and_dark(
+    chromium: Any, bad_run: Any, width: int, scale: int, scheme: str
+) -> None:
+    for address in (bad_run.address, f"{bad_run.address}?of=run"):
+        page = Opened(
+            chromium,
+            address,
+            viewport={"width": width, "height": 720},
+            device_scale_factor=scale,
+            color_scheme=scheme,
+        )
+        ground = page.tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(20, 23, 27)" if scheme == "dark" else "rgb(255, 255, 255)")
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.tab.pdf().startswith(b"%PDF")
+        page.close()
+
+
+@pytest.mark.heavy
+def test_a_live_page_is_used_by_keyboard_alone(chromium: Any, bad_run: Any) -> None:
+    page = Opened(chromium, bad_run.address)
+    keys = page.tab.keyboard
+
+    def tab_to(is_there: str) -> None:
+        for _ in range(60):
+            keys.press("Tab")
+            if page.tab.evaluate(f"(at => {is_there})(document.activeElement)"):
+                assert page.tab.evaluate("document.activeElement.matches(':focus-visible')")
+                return
+        pytest.fail(f"never reached: {is_there}")
+
+    tab_to("at.textContent === 'run' && at.tagName === 'A'")
+    with page.tab.expect_navigation():
+        keys.press("Enter")
+    page.tab.wait_for_selector("html[data-ready=true]", state="attached")
+    assert "the first NaN" in page.text("#findings")
+    tab_to("at.id === 'step'")
+    keys.press("Home")
+    assert page.text("#step-value") == "0"
+    tab_to("at.textContent.startsWith('Open this site at step 17')")
+    keys.press("Enter")
+    page.wait("byId('site-name') && byId('site-name').textContent === 'activation/a'")
+    assert page.text("#step-value") == "17"
+    tab_to("at.matches('#map .scroll')")
+    keys.press("ArrowRight")
+    assert "step 18" in page.text("#map .readout")
+    page.close()
+
+
+@pytest.mark.heavy
+def test_eight_ranks_are_followed(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    for rank in range(8):
+        monkeypatch.setenv("RANK", str(rank))
+        runs.append(tt.record(tmp_path / "run"))
+    with serve(tmp_path / "run") as started:
+
+        def add(first: int, last: int) -> None:
+            for rank, run in enumerate(runs):
+                for step in range(first, last):
+                    run.log("loss", 1 / (step + 1) + (rank == 5 and step > 15))
+                    run.step()
+                run.flush()
+
+        add(0, 12)
+        page = Opened(chromium, started.address)
+        assert "No rank differs much" in page.text("#ranks")
+        add(12, 40)
+        page.wait("byId('ranks').textContent.includes('Rank 5 differs most')")
+        page.close()
+    for run in runs:
+        run.close()
