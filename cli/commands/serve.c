@@ -81,20 +81,18 @@ static enum MHD_Result send_answer(struct MHD_Connection *to, service *of, tt_an
         tt_buf_free(&answer->body);
         answer->body = packed;
     }
-    body *b = malloc(sizeof *b); /* owned by the response */
-    struct MHD_Response *response = NULL;
-    if (b != NULL && of->on_their_way + answer->body.len <= ANSWER_BYTES) {
-        *b = (body){ of, answer->body };
-        answer->body = (tt_buf){ 0 };
-        response = MHD_create_response_from_buffer_with_free_callback_cls(b->bytes.len, b->bytes.data,
-                                                                          free_body, b);
-        of->on_their_way += b->bytes.len;
-    }
-    if (response == NULL) { /* the client comes back */
+    body *b = of->on_their_way + answer->body.len <= ANSWER_BYTES ? malloc(sizeof *b) : NULL; /* owned */
+    struct MHD_Response *response = b != NULL ? MHD_create_response_from_buffer_with_free_callback_cls(
+                                                    answer->body.len, answer->body.data, free_body, b)
+                                              : NULL;
+    if (response == NULL) { /* too much to do: the client comes back */
         free(b);
         tt_buf_free(&answer->body);
         return MHD_NO;
     }
+    *b = (body){ of, answer->body }; /* they belong to the response now */
+    of->on_their_way += b->bytes.len;
+    answer->body = (tt_buf){ 0 };
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         (void)MHD_add_response_header(response, headers[i][0], headers[i][1]);
     (void)MHD_add_response_header(response, "Content-Type", answer->type);

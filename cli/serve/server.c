@@ -20,10 +20,10 @@ typedef struct entry {
     char *key;       /* owned; names of its runs */
     tt_run *runs[2]; /* owned */
     tt_page_run about[2];
-    char *titles[2];  /* owned */
-    struct stat file; /* of the first file of the first run: another one is another run */
-    tt_page *page;    /* owned; NULL: nothing here */
-    uint64_t used;    /* when it was asked for last */
+    char *titles[2];      /* owned */
+    struct stat files[2]; /* the first file of each run: another one is another run */
+    tt_page *page;        /* owned; NULL: nothing here */
+    uint64_t used;        /* when it was asked for last */
 } entry;
 
 struct tt_server {
@@ -159,19 +159,22 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
         st = e->titles[i] != NULL ? tt_run_open(path, &e->runs[i], err) : TT_ENOMEM;
         if (st == TT_OK)
             e->about[i] = (tt_page_run){ .run = e->runs[i], .path = e->titles[i] };
+        if (st == TT_OK && stat(tt_overview_file(e->runs[i], 0).path, &e->files[i]) < 0)
+            e->files[i] = (struct stat){ 0 };
     }
-    if (st == TT_OK && stat(tt_overview_file(e->runs[0], 0).path, &e->file) < 0)
-        e->file = (struct stat){ 0 };
     const tt_page_options options = { .is_private = server->is_private };
     return st == TT_OK ? tt_page_open(e->about, count, &options, &e->page, err) : st;
 }
 
-/* Is the first file of the run still that which was opened? */
-static bool is_same_run(const entry *e)
+/* Is the first file of each run still that which was opened? */
+static bool has_same_runs(const entry *e)
 {
     struct stat about;
-    return stat(tt_overview_file(e->runs[0], 0).path, &about) == 0 && about.st_ino == e->file.st_ino &&
-           about.st_dev == e->file.st_dev;
+    for (size_t i = 0; i < 2 && e->runs[i] != NULL; i++)
+        if (stat(tt_overview_file(e->runs[i], 0).path, &about) < 0 ||
+            about.st_ino != e->files[i].st_ino || about.st_dev != e->files[i].st_dev)
+            return false;
+    return true;
 }
 
 /* Finds the page or makes it, in the place of the one that was not asked for longest. */
@@ -186,7 +189,7 @@ static tt_status find_page(tt_server *server, const tt_question *q, entry **out,
             found = e;
         oldest = e->used < oldest->used ? e : oldest;
     }
-    if (found != NULL && !is_same_run(found)) {
+    if (found != NULL && !has_same_runs(found)) {
         close_entry(found);
         server->listed = 0;
         oldest = found;

@@ -240,6 +240,12 @@ def test_runs_may_be_deleted_cut_damaged_and_replaced(tmp_path: Path) -> None:
         for name in ("damaged", "future"):
             assert started.ask("data", of=name, add=ask)[0] in (200, 404)
         assert started.data("replaced", add=ask)["runs"][0]["points"] <= 15
+        two = {"of": "cut", "with": "replaced"}
+        before = json.loads(started.ask("block", name="facts", **two)[1])["runs"][1]["points"]
+        shutil.rmtree(tmp_path / "replaced")
+        record(tmp_path / "replaced", steps=9)
+        after = json.loads(started.ask("block", name="facts", **two)[1])["runs"][1]["points"]
+        assert before < after  # also the second of two runs
         assert started.ask("runs")[0] == 200
 
 
