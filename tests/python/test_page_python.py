@@ -98,3 +98,23 @@ def test_charts_that_are_drawn_while_a_run_is_open_are_in_it(
     assert all(b"<svg" in chart.read_bytes() for chart in charts)
     page = tt.open(tmp_path / "run").report(tmp_path / "page.html").read_text()
     assert 'data-name="0/charts"' in page
+
+
+@pytest.mark.heavy
+def test_a_real_notebook_shows_a_run_a_plot_and_writes_the_page(
+    run: tt.Run, tmp_path: Path
+) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    cells = ["import tensortap as tt\nrun = tt.open('run')\nrun", "run.plot('train/*')"]
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in [*cells, "print(run.report())"]]
+    )
+    spec = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=spec).execute()
+    shown, plot, page = (cell["outputs"][0] for cell in book["cells"])
+    assert "train/loss: the first NaN at step 20" in shown["data"]["text/html"]
+    assert "<svg" in "".join(map(str, plot["data"].values()))
+    assert page["text"].strip() == "run.html"
+    assert (tmp_path / "run.html").exists()
