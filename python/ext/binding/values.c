@@ -12,25 +12,15 @@ static tensor_torch *torch_of(PyObject *module)
     return torch;
 }
 
-static int add_pair(PyObject *list, PyObject *first, PyObject *second)
-{
-    PyObject *pair = first != NULL ? PyTuple_Pack(2, first, second) : NULL; /* owned */
-    int result = pair != NULL ? PyList_Append(list, pair) : -1;
-    Py_XDECREF(pair);
-    return result;
-}
-
 typedef struct naming {
     PyObject *name, *found;
 } naming;
 
 static int add_named(void *context, PyObject *tensor, const tensor_place *place)
 {
-    const naming *work = context;
-    PyObject *name = tensor_place_name(work->name, place); /* owned */
-    int result = add_pair(work->found, name, tensor);
-    Py_XDECREF(name);
-    return result;
+    naming *work = context;
+    binding_list_add(&work->found, Py_BuildValue("(NO)", tensor_place_name(work->name, place), tensor));
+    return work->found != NULL ? 0 : -1;
 }
 
 BINDING_FUNCTION(binding_find_tensors)
@@ -42,7 +32,7 @@ BINDING_FUNCTION(binding_find_tensors)
     naming work = { .name = args[1], .found = PyList_New(0) };
     tensor_place place = { 0 };
     if (work.found != NULL && tensor_walk(torch_of(module), args[0], &place, add_named, &work) < 0)
-        Py_CLEAR(work.found);
+        Py_CLEAR(work.found); /* a key that cannot be hashed, or no memory */
     return work.found;
 }
 
@@ -74,12 +64,8 @@ BINDING_FUNCTION(binding_children)
                          CHILDREN_FIELDS | (has_sets ? CHILDREN_SETS : 0) |
                              (has_objects ? CHILDREN_OBJECTS : 0) | (has_modules ? CHILDREN_MODULES : 0));
     PyObject *found = tensor_children_has_any(&it) ? PyList_New(0) : Py_NewRef(Py_None); /* owned */
-    while (found != NULL && found != Py_None && limit-- > 0 && tensor_children_next(&it)) {
-        PyObject *key = tensor_children_key(&it); /* owned */
-        if (add_pair(found, key, it.value) < 0)
-            Py_CLEAR(found);
-        Py_XDECREF(key);
-    }
+    while (found != NULL && found != Py_None && limit-- > 0 && tensor_children_next(&it))
+        binding_list_add(&found, Py_BuildValue("(NO)", tensor_children_key(&it), it.value));
     tensor_children_close(&it);
     return found;
 }
@@ -101,14 +87,6 @@ BINDING_FUNCTION(binding_copy_tensor)
                             (PyObject *)Py_TYPE(args[0]));
     return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make, NULL,
                        NULL, is_fresh);
-}
-
-static int note_index(PyObject *list, Py_ssize_t i)
-{
-    PyObject *number = PyLong_FromSsize_t(i); /* owned */
-    int result = number != NULL ? PyList_Append(list, number) : -1;
-    Py_XDECREF(number);
-    return result;
 }
 
 /* 1: copied; 0: it cannot be read here; -1: with an exception */
@@ -147,8 +125,10 @@ BINDING_FUNCTION(binding_copy_into)
                             ? copy_one(torch_of(module), PyList_GET_ITEM(args[1], i),
                                        PyList_GET_ITEM(args[2], i), &room)
                             : 0;
-        if (is_copied < 0 || (is_copied == 0 && note_index(unread, i) < 0))
+        if (is_copied < 0)
             Py_CLEAR(unread);
+        else if (is_copied == 0)
+            binding_list_add(&unread, PyLong_FromSsize_t(i));
     }
     PyBuffer_Release(&room);
     return unread;

@@ -122,15 +122,10 @@ static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
     PyObject *list = order != NULL ? PyList_New(0) : PyErr_NoMemory(); /* owned */
     if (order != NULL)
         flow_chart_sort(chart, order);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *place =
-            Py_BuildValue("OOiOO", order[i]->name, order[i]->code, order[i]->line, /* owned */
-                          order[i]->is_source ? Py_True : Py_False,
-                          order[i]->owner != NULL ? order[i]->owner : Py_None);
-        if (place == NULL || PyList_Append(list, place) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(place);
-    }
+    for (size_t i = 0; list != NULL && i < count; i++)
+        binding_list_add(&list, Py_BuildValue("OOiOO", order[i]->name, order[i]->code, order[i]->line,
+                                              order[i]->is_source ? Py_True : Py_False,
+                                              order[i]->owner != NULL ? order[i]->owner : Py_None));
     PyMem_Free(order);
     return list;
 }

@@ -95,22 +95,13 @@ static PyObject *change_tuple(const binding_state *state, const lines_change *ch
                                      PyBool_FromLong(change->is_sampled)));
 }
 
-/* The list with another entry, which it takes over; NULL: an exception is set. */
-static PyObject *list_with(PyObject *list, PyObject *entry)
-{
-    if (list == NULL || entry == NULL || PyList_Append(list, entry) < 0)
-        Py_CLEAR(list);
-    Py_XDECREF(entry);
-    return list;
-}
-
 static PyObject *event_tuple(const binding_state *state, const lines_event *event)
 {
     PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the tuple's */
     for (size_t i = 0; i < event->read_count && reads != NULL; i++)
-        reads = list_with(reads, read_tuple(state, &event->reads[i]));
+        binding_list_add(&reads, read_tuple(state, &event->reads[i]));
     for (size_t i = 0; i < event->change_count && changes != NULL; i++)
-        changes = list_with(changes, change_tuple(state, &event->changes[i]));
+        binding_list_add(&changes, change_tuple(state, &event->changes[i]));
     return named_tuple(
         state, LINES_TYPE_EVENT,
         Py_BuildValue("KOiNNKKONNN", (unsigned long long)event->frame, event->code, event->line, changes,
@@ -312,10 +303,8 @@ static PyObject *watch_exit(PyObject *self, PyObject *Py_UNUSED(args))
 static PyObject *watch_local(PyObject *self, PyObject *name)
 {
     base_frame *at = ((watch *)self)->at;
-    if (at == NULL || !PyUnicode_Check(name)) {
-        PyErr_SetString(PyExc_RuntimeError, "local(name) is for use in a callback");
-        return NULL;
-    }
+    if (at == NULL || !PyUnicode_Check(name))
+        return PyErr_Format(PyExc_RuntimeError, "local(name) is for use in a callback");
     PyObject *found = lines_frame_get(at, name);
     if (found == NULL)
         PyErr_SetObject(PyExc_KeyError, name);

@@ -17,10 +17,8 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     PyObject *resolve, *tell, *unread; /* borrowed */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO:Metrics", names, &resolve, &tell, &unread))
         return NULL;
-    if (!tensor_torch_find(&state->torch)) {
-        PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
-        return NULL;
-    }
+    if (!tensor_torch_find(&state->torch))
+        return PyErr_Format(PyExc_RuntimeError, "torch has not been imported");
     monitor_metrics *self = (monitor_metrics *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;

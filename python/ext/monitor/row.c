@@ -238,10 +238,8 @@ PyObject *monitor_metrics_collect(PyObject *self, PyObject *args)
     int keeps;
     if (!PyArg_ParseTuple(args, "Op|O:collect", &into, &keeps, &undefined))
         return NULL;
-    if ((into != Py_None && !PyDict_Check(into)) || (undefined != Py_None && !PySet_Check(undefined))) {
-        PyErr_SetString(PyExc_TypeError, "into must be a dict or None, undefined a set or None");
-        return NULL;
-    }
+    if ((into != Py_None && !PyDict_Check(into)) || (undefined != Py_None && !PySet_Check(undefined)))
+        return PyErr_Format(PyExc_TypeError, "into must be a dict or None, undefined a set or None");
     if (calls_traced_drain(metrics->state, true) < 0)
         return NULL;
     PyObject *lists = PyList_New(0); /* owned */
@@ -288,10 +286,8 @@ PyObject *monitor_metrics_histograms(PyObject *self, PyObject *Py_UNUSED(none))
 PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
-    if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "numbers() takes a list of tensors");
-        return NULL;
-    }
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "numbers() takes a list of tensors");
     PyObject *out = PyList_New(0); /* owned */
     for (Py_ssize_t i = 0; out != NULL && i < PyList_GET_SIZE(list); i++) {
         PyObject *value = Py_NewRef(PyList_GET_ITEM(list, i)); /* owned */

@@ -15,7 +15,8 @@ tt_run *runs_reader_enter(PyObject *self)
 {
     runs_reader *object = (runs_reader *)self;
     if (PyThread_acquire_lock(object->lock, NOWAIT_LOCK) != PY_LOCK_ACQUIRED) {
-        Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(object->lock, WAIT_LOCK);
+        Py_BEGIN_ALLOW_THREADS
+        PyThread_acquire_lock(object->lock, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
     if (object->run != NULL)
@@ -56,7 +57,8 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     if (self != NULL && self->lock != NULL) {
         const char *text = PyBytes_AS_STRING(path);
-        Py_BEGIN_ALLOW_THREADS st = tt_run_open(text, &self->run, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = tt_run_open(text, &self->run, &err);
         Py_END_ALLOW_THREADS
     }
     Py_DECREF(path);
@@ -94,8 +96,10 @@ static PyObject *run_refresh(PyObject *self, PyObject *Py_UNUSED(none))
     tt_status st;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_run_refresh(run, &err);
-    Py_END_ALLOW_THREADS return runs_reader_leave(self, st, &err, Py_NewRef(Py_None));
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_run_refresh(run, &err);
+    Py_END_ALLOW_THREADS
+    return runs_reader_leave(self, st, &err, Py_NewRef(Py_None));
 }
 
 /* ---- files and sites ----------------------------------------------------- */
@@ -228,14 +232,16 @@ static PyObject *run_check(PyObject *self, PyObject *number)
     tt_run *run = enter_file(self, number, &file);
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
-    Py_END_ALLOW_THREADS return runs_reader_leave(
-        self, st, &err,
-        Py_BuildValue("(LLLLLLLNN)", (long long)check.blocks, (long long)check.points,
-                      (long long)check.values, (long long)check.damaged_blocks,
-                      (long long)check.damaged_bytes, (long long)check.torn_bytes,
-                      (long long)check.gone_values, PyBool_FromLong(check.is_closed),
-                      runs_reader_text(check.first)));
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_run_check(run, file, &check, &err);
+    Py_END_ALLOW_THREADS
+    return runs_reader_leave(self, st, &err,
+                             Py_BuildValue("(LLLLLLLNN)", (long long)check.blocks,
+                                           (long long)check.points, (long long)check.values,
+                                           (long long)check.damaged_blocks,
+                                           (long long)check.damaged_bytes, (long long)check.torn_bytes,
+                                           (long long)check.gone_values, PyBool_FromLong(check.is_closed),
+                                           runs_reader_text(check.first)));
 }
 
 /* ---- points -------------------------------------------------------------- */
@@ -250,7 +256,8 @@ static PyObject *run_steps(PyObject *self, PyObject *args)
         return NULL;
     tt_run *run = runs_reader_enter(self);
     if (run != NULL) {
-        Py_BEGIN_ALLOW_THREADS st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&view);
@@ -275,8 +282,8 @@ static PyObject *run_series(PyObject *self, PyObject *args)
         run = runs_reader_enter(self);
     if (run != NULL) {
         size_t cap = (size_t)(steps.len < values.len ? steps.len : values.len) / 8;
-        Py_BEGIN_ALLOW_THREADS st =
-            tt_run_series(run, file, site, field, steps.buf, values.buf, cap, &count, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = tt_run_series(run, file, site, field, steps.buf, values.buf, cap, &count, &err);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&steps);
@@ -445,7 +452,8 @@ static PyObject *run_value_read(PyObject *self, PyObject *args)
     tt_run *run = enter_place(self, &at);
     bool is_found = run != NULL && find_value(self, run, &at, &value);
     if (is_found && view.len >= value.bytes) {
-        Py_BEGIN_ALLOW_THREADS st = tt_run_value_read(run, &value, view.buf, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = tt_run_value_read(run, &value, view.buf, &err);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&view);

@@ -26,15 +26,15 @@ PyObject *runs_reader_health(PyObject *self, PyObject *args)
     tt_status st;
     if (!PyArg_ParseTuple(args, "zzO:health", &options.select, &options.ignore, &baseline))
         return NULL;
-    if (baseline != Py_None && !PyObject_TypeCheck(baseline, Py_TYPE(self))) {
-        PyErr_SetString(PyExc_TypeError, "baseline must be a RunReader or None");
-        return NULL;
-    }
+    if (baseline != Py_None && !PyObject_TypeCheck(baseline, Py_TYPE(self)))
+        return PyErr_Format(PyExc_TypeError, "baseline must be a RunReader or None");
     if (!runs_reader_enter_both(self, baseline != Py_None ? baseline : self))
         return NULL;
     options.baseline = baseline != Py_None ? ((runs_reader *)baseline)->run : NULL;
-    Py_BEGIN_ALLOW_THREADS st = find(((runs_reader *)self)->run, &options, &out, &err);
-    Py_END_ALLOW_THREADS PyObject *result =
+    Py_BEGIN_ALLOW_THREADS
+    st = find(((runs_reader *)self)->run, &options, &out, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *result =
         st == TT_OK ? PyUnicode_FromStringAndSize(out.data, (Py_ssize_t)out.len) : NULL; /* owned */
     tt_buf_free(&out);
     if (baseline != Py_None && baseline != self)

@@ -16,8 +16,10 @@ PyObject *runs_reader_page(PyObject *self, PyObject *args)
     if (page.run == NULL)
         return NULL;
     const tt_page_options options = { .is_private = is_private != 0 };
-    Py_BEGIN_ALLOW_THREADS st = tt_page_write(&page, 1, &options, &out, &err);
-    Py_END_ALLOW_THREADS PyObject *result =
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_page_write(&page, 1, &options, &out, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *result =
         st == TT_OK ? PyBytes_FromStringAndSize(out.data, (Py_ssize_t)out.len) : NULL; /* owned */
     tt_buf_free(&out);
     return runs_reader_leave(self, st, &err, result);
@@ -34,8 +36,10 @@ PyObject *runs_reader_verdict(PyObject *self, PyObject *state)
         page.run = runs_reader_enter(self);
     if (page.run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_page_verdict(&page, &out, &err);
-    Py_END_ALLOW_THREADS PyObject *result =
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_page_verdict(&page, &out, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *result =
         st == TT_OK ? PyUnicode_FromStringAndSize(out.data, (Py_ssize_t)out.len) : NULL; /* owned */
     tt_buf_free(&out);
     return runs_reader_leave(self, st, &err, result);

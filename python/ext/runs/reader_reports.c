@@ -21,11 +21,13 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args)
     tt_run *run = PyArg_ParseTuple(args, "z:origin", &allow) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_run_nonfinite(run, allow, &found, &err);
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_run_nonfinite(run, allow, &found, &err);
     if (st == TT_OK && found.site >= 0)
         st = tt_run_feeds(run, &found, feeds, FEEDS, &count, &err);
-    Py_END_ALLOW_THREADS if (st < 0 || found.site < 0) return runs_reader_leave(self, st, &err,
-                                                                                Py_NewRef(Py_None));
+    Py_END_ALLOW_THREADS
+    if (st < 0 || found.site < 0)
+        return runs_reader_leave(self, st, &err, Py_NewRef(Py_None));
     fed = PyList_New(0);
     for (size_t i = 0; fed != NULL && i < count; i++)
         binding_list_add(&fed,
@@ -58,8 +60,10 @@ PyObject *runs_reader_tree(PyObject *self, PyObject *only)
     tt_run *run = only == Py_None || glob != NULL ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
-    Py_END_ALLOW_THREADS PyObject *rows = PyList_New(0); /* owned */
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *rows = PyList_New(0); /* owned */
     for (size_t i = 0; rows != NULL && st == TT_OK && i < tree->count; i++)
         binding_list_add(&rows, describe_row(run, &tree->rows[i]));
     tt_run_tree_free(tree);
@@ -114,11 +118,9 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     if (from != NULL &&
         (to == NULL || *from == '\0' ||
          (size_t)snprintf(rename.from, sizeof rename.from, "%s", from) >= sizeof rename.from ||
-         (size_t)snprintf(rename.to, sizeof rename.to, "%s", to) >= sizeof rename.to)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "rename must be two texts of at most 63 bytes, the first not empty");
-        return NULL;
-    }
+         (size_t)snprintf(rename.to, sizeof rename.to, "%s", to) >= sizeof rename.to))
+        return PyErr_Format(PyExc_ValueError,
+                            "rename must be two texts of at most 63 bytes, the first not empty");
     options.only = only;
     options.first_step = first;
     options.last_step = last;
@@ -128,10 +130,13 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     if (!runs_reader_enter_both(self, other))
         return NULL;
     tt_run *a = ((runs_reader *)self)->run, *b = ((runs_reader *)other)->run;
-    Py_BEGIN_ALLOW_THREADS if (from != NULL || tt_diff_guess_rename(a, b, &rename)) options.rename =
-        &rename;
+    Py_BEGIN_ALLOW_THREADS
+    if (from != NULL || tt_diff_guess_rename(a, b, &rename))
+        options.rename = &rename;
     st = tt_diff_compute(a, b, &options, &diff, &err);
-    Py_END_ALLOW_THREADS if (st == TT_OK) result = describe_diff(diff, options.rename);
+    Py_END_ALLOW_THREADS
+    if (st == TT_OK)
+        result = describe_diff(diff, options.rename);
     tt_diff_free(diff);
     if (other != self)
         runs_reader_leave(other, TT_OK, NULL, NULL);

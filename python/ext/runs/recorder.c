@@ -86,8 +86,11 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->state = core != NULL ? binding_state_of(core) : NULL;
     if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
         goto out;
-    Py_BEGIN_ALLOW_THREADS st = tt_recorder_open(path, &options, &self->rec, &err);
-    Py_END_ALLOW_THREADS out : PyMem_Free(facts);
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_recorder_open(path, &options, &self->rec, &err);
+    Py_END_ALLOW_THREADS
+out:
+    PyMem_Free(facts);
     if (st == TT_OK)
         return (PyObject *)self;
     Py_XDECREF(self);
@@ -119,7 +122,8 @@ static tt_recorder *take_recorder(runs_recorder *self)
     self->rec = NULL;
     self->end_ns = runs_clock_coarse();
     while (self->users > 0) {
-        Py_BEGIN_ALLOW_THREADS struct timespec moment = { .tv_nsec = 100000 };
+        Py_BEGIN_ALLOW_THREADS
+        struct timespec moment = { .tv_nsec = 100000 };
         nanosleep(&moment, NULL);
         Py_END_ALLOW_THREADS
     }
@@ -147,13 +151,16 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     tt_error err = { "" };
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
-    Py_BEGIN_ALLOW_THREADS st = tt_recorder_close(rec, timeout, &err);
-    Py_END_ALLOW_THREADS if (recorder->last.damaged > 0 &&
-                             PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                                              "tensortap: %lld of the points recorded before cannot be "
-                                              "read: the file is "
-                                              "damaged; `tensortap check` says more",
-                                              (long long)recorder->last.damaged) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_recorder_close(rec, timeout, &err);
+    Py_END_ALLOW_THREADS
+    if (recorder->last.damaged > 0 &&
+        PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                         "tensortap: %lld of the points recorded before cannot be "
+                         "read: the file is "
+                         "damaged; `tensortap check` says more",
+                         (long long)recorder->last.damaged) < 0)
+        return NULL;
     if (st == TT_OK || recorder->has_told_error)
         Py_RETURN_NONE;
     recorder->has_told_error = true;
@@ -176,17 +183,16 @@ BINDING_OWNS(recorder, runs_recorder, watchers, loss)
 static void recorder_dealloc(PyObject *self)
 {
     runs_recorder *recorder = (runs_recorder *)self;
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (recorder->weakrefs != NULL)
-        PyObject_ClearWeakRefs(self);
+    PyObject_ClearWeakRefs(self); /* before another thread may run */
     recorder_clear(self);
     tt_recorder *rec = recorder->rec;
-    Py_BEGIN_ALLOW_THREADS tt_recorder_close(rec, 5.0, NULL);
-    Py_END_ALLOW_THREADS PyMem_Free(recorder->site);
+    Py_BEGIN_ALLOW_THREADS
+    tt_recorder_close(rec, 5.0, NULL);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(recorder->site);
     tt_checker_free(recorder->checker);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- forked children ----------------------------------------------------- */
@@ -286,8 +292,10 @@ static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
         return NULL;
     tt_recorder *rec = recorder->rec;
     recorder->users++;
-    Py_BEGIN_ALLOW_THREADS tt_recorder_flush(rec, NULL);
-    Py_END_ALLOW_THREADS recorder->users--;
+    Py_BEGIN_ALLOW_THREADS
+    tt_recorder_flush(rec, NULL);
+    Py_END_ALLOW_THREADS
+    recorder->users--;
     return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
@@ -307,9 +315,8 @@ static PyObject *recorder_names(PyObject *self, PyObject *glob)
 
 static PyObject *recorder_reduce(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    PyErr_SetString(PyExc_TypeError, "a run that is being written stays in its process: it cannot be "
-                                     "pickled or copied; give other processes its path");
-    return NULL;
+    return PyErr_Format(PyExc_TypeError, "a run that is being written stays in its process: it cannot be "
+                                         "pickled or copied; give other processes its path");
 }
 
 /* ---- the type ------------------------------------------------------------ */

@@ -42,8 +42,10 @@ void runs_recorder_wait(runs_recorder *self, size_t bytes, double seconds)
 {
     tt_recorder *rec = self->rec;
     self->users++;
-    Py_BEGIN_ALLOW_THREADS(void) tt_recorder_wait_room(rec, bytes, seconds);
-    Py_END_ALLOW_THREADS self->users--;
+    Py_BEGIN_ALLOW_THREADS(void)
+    tt_recorder_wait_room(rec, bytes, seconds);
+    Py_END_ALLOW_THREADS
+    self->users--;
 }
 
 bool runs_recorder_make_room(runs_recorder *self, size_t bytes)
@@ -284,10 +286,8 @@ PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t na
     runs_recorder *recorder = (runs_recorder *)self;
     if (nargs == 2)
         return log_one(recorder, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
-    if (nargs != 1 || !PyDict_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "log() takes a name and a number, or a dict of them");
-        return NULL;
-    }
+    if (nargs != 1 || !PyDict_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "log() takes a name and a number, or a dict of them");
     PyObject *items = PyDict_Items(args[0]); /* owned; the dict may change under __float__ */
     int failed = items == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; failed == 0 && i < PyList_GET_SIZE(items); i++) {

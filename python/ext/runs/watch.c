@@ -29,10 +29,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                                      &on_loss) ||
         runs_recorder_of(state, recorder) == NULL)
         return NULL;
-    if (!tensor_torch_find(&state->torch)) {
-        PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
-        return NULL;
-    }
+    if (!tensor_torch_find(&state->torch))
+        return PyErr_Format(PyExc_RuntimeError, "torch has not been imported");
     runs_watch *self = (runs_watch *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -289,20 +289,8 @@ static void watch_spent(calls_consumer *consumer, calls_link *link, const calls_
         runs_recorder_charge(self->recorder, site, ns);
 }
 
-const calls_table runs_watch_calls = {
-    .enter = watch_enter,
-    .products = watch_products,
-    .probed = watch_probed,
-    .spent = watch_spent,
-    .after = watch_after,
-    .free_data = free_sites,
-};
-const calls_table runs_watch_calls_with_inputs = {
-    .enter = watch_enter,
-    .products = watch_products,
-    .probed = watch_probed,
-    .spent = watch_spent,
-    .before = watch_before,
-    .after = watch_after,
-    .free_data = free_sites,
-};
+#define WATCH_CALLS                                                                                 \
+    .enter = watch_enter, .products = watch_products, .probed = watch_probed, .spent = watch_spent, \
+    .after = watch_after, .free_data = free_sites
+const calls_table runs_watch_calls = { WATCH_CALLS };
+const calls_table runs_watch_calls_with_inputs = { WATCH_CALLS, .before = watch_before };

@@ -48,8 +48,10 @@ static PyObject *file_saver_new(PyTypeObject *type, PyObject *args, PyObject *kw
 static void file_saver_dealloc(PyObject *self)
 {
     tt_saver *saver = ((file_saver_object *)self)->saver; /* NULL is fine */
-    Py_BEGIN_ALLOW_THREADS tt_saver_close(saver);
-    Py_END_ALLOW_THREADS binding_dealloc(self);
+    Py_BEGIN_ALLOW_THREADS
+    tt_saver_close(saver);
+    Py_END_ALLOW_THREADS
+    binding_dealloc(self);
 }
 
 /* add and save: (path, tensor, format, dtype=None) -> bool */
@@ -82,9 +84,9 @@ static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
     if (!is_now && tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
         st = tt_saver_add(saver, to, format, &view.tensor, dtype_name, &err);
     } else { /* it will wait for the disk; the caller's reference keeps the memory */
-        Py_BEGIN_ALLOW_THREADS st = is_now
-                                        ? tt_file_save(to, format, &view.tensor, dtype_name, &err)
-                                        : tt_saver_add(saver, to, format, &view.tensor, dtype_name, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = is_now ? tt_file_save(to, format, &view.tensor, dtype_name, &err)
+                    : tt_saver_add(saver, to, format, &view.tensor, dtype_name, &err);
         Py_END_ALLOW_THREADS
     }
     tensor_view_close(&view);
@@ -109,8 +111,11 @@ static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
     tt_error err;
     int64_t failed = 0;
     tt_status st;
-    Py_BEGIN_ALLOW_THREADS st = tt_saver_wait(((file_saver_object *)self)->saver, &failed, &err);
-    Py_END_ALLOW_THREADS if (st == TT_OK) Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_saver_wait(((file_saver_object *)self)->saver, &failed, &err);
+    Py_END_ALLOW_THREADS
+    if (st == TT_OK)
+        Py_RETURN_NONE;
     if (failed > 1) {
         PyObject *type = st == TT_EIO      ? PyExc_OSError
                          : st == TT_ENOMEM ? PyExc_MemoryError

@@ -47,10 +47,8 @@ out:
 BINDING_FUNCTION(spy_count_up)
 {
     (void)module;
-    if (kwnames != NULL || nargs != 2 || !PyDict_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "_count_up(dict, key)");
-        return NULL;
-    }
+    if (kwnames != NULL || nargs != 2 || !PyDict_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "_count_up(dict, key)");
     PyObject *old = PyDict_GetItemWithError(args[0], args[1]); /* borrowed */
     if (old == NULL && PyErr_Occurred())
         return NULL;

@@ -46,16 +46,12 @@ static PyObject *digest_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     const char *text = NULL;
     Py_ssize_t len = 0;
     tt_digest digest;
-    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) > 0) {
-        PyErr_SetString(PyExc_TypeError, "Digest() takes no keyword arguments");
-        return NULL;
-    }
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) > 0)
+        return PyErr_Format(PyExc_TypeError, "Digest() takes no keyword arguments");
     if (!PyArg_ParseTuple(args, "s#:Digest", &text, &len))
         return NULL;
-    if (!parse(text, len, &digest)) {
-        PyErr_SetString(PyExc_ValueError, "a digest is 32 hexadecimal digits");
-        return NULL;
-    }
+    if (!parse(text, len, &digest))
+        return PyErr_Format(PyExc_ValueError, "a digest is 32 hexadecimal digits");
     return make(type, digest);
 }
 

@@ -82,10 +82,8 @@ static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
     double q = PyFloat_AsDouble(arg);
     if (q == -1.0 && PyErr_Occurred())
         return NULL;
-    if (!(q >= 0.0 && q <= 1.0)) {
-        PyErr_Format(PyExc_ValueError, "a quantile lies between 0 and 1, not at %S", arg);
-        return NULL;
-    }
+    if (!(q >= 0.0 && q <= 1.0))
+        return PyErr_Format(PyExc_ValueError, "a quantile lies between 0 and 1, not at %S", arg);
     return PyFloat_FromDouble(tt_hist_quantile(summary_hist_of(self), q));
 }
 

@@ -255,10 +255,8 @@ BINDING_FUNCTION(summary_stats_from)
     int32_t ndim;
     if (binding_read_shape(args[0], args[1], &dtype, shape, &ndim) < 0)
         return NULL;
-    if (!PyTuple_Check(args[2])) {
-        PyErr_SetString(PyExc_ValueError, "not the numbers of a Stats");
-        return NULL;
-    }
+    if (!PyTuple_Check(args[2]))
+        return PyErr_Format(PyExc_ValueError, "not the numbers of a Stats");
     if (!PyArg_ParseTuple(args[2], "LLLLLdddddddddKKKLi", &n[0], &n[1], &n[2], &n[3], &n[4], &s.min,
                           &s.max, &s.absmax, &s.sum, &s.mean, &s.m2, &s.l1, &s.sumsq, &s.sum_imag, &low,
                           &high, &sum_low, &sum_high, &is_propagated))

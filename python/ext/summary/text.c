@@ -109,10 +109,8 @@ BINDING_FUNCTION(summary_tree_text)
     (void)module;
     if (read_style("tree_text", args, nargs, kwnames, &style) < 0)
         return NULL;
-    if (!PyList_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "rows must be a list of (depth, label, text)");
-        return NULL;
-    }
+    if (!PyList_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "rows must be a list of (depth, label, text)");
     tt_tree *tree = NULL; /* owned */
     tt_buf page = { 0 };
     tt_status st = tt_tree_create(&tree);

@@ -50,14 +50,9 @@ static int begin(trace_tracer *self, bool is_training)
 static int gather(trace_tracer *self, bool is_training)
 {
     PyObject *due = PyList_New(0), *done = NULL; /* owned */
-    for (size_t i = 0; due != NULL && i < self->group_count; i++) {
-        if (!is_due(self, &self->groups[i], is_training, self->groups[i].gather_every))
-            continue;
-        PyObject *number = PyLong_FromSize_t(i); /* owned */
-        if (number == NULL || PyList_Append(due, number) < 0)
-            Py_CLEAR(due);
-        Py_XDECREF(number);
-    }
+    for (size_t i = 0; due != NULL && i < self->group_count; i++)
+        if (is_due(self, &self->groups[i], is_training, self->groups[i].gather_every))
+            binding_list_add(&due, PyLong_FromSize_t(i));
     if (due != NULL && PyList_GET_SIZE(due) > 0) {
         trace_paused++;
         done = PyObject_CallOneArg(self->gather, due);

@@ -25,10 +25,8 @@ static int read_groups(trace_tracer *self, PyObject *groups)
         return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         trace_group *group = &self->groups[i];
-        PyObject *index = PyDict_New(); /* owned */
-        int result = index != NULL ? PyList_Append(self->indices, index) : -1;
-        Py_XDECREF(index);
-        if (result < 0 ||
+        binding_list_add(&self->indices, PyDict_New());
+        if (self->indices == NULL ||
             !PyArg_ParseTuple(PyList_GET_ITEM(groups, i), "iiLLp", &group->mode, &group->keep,
                               &group->every, &group->gather_every, &group->is_direct))
             return -1;
@@ -50,10 +48,8 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      &read.gather, &read.lists, &PyDict_Type, &read.copies, &PyList_Type,
                                      &read.runs, &PyList_Type, &groups, &paths, &read.is_wide))
         return NULL;
-    if (!tensor_torch_find(&state->torch)) {
-        PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
-        return NULL;
-    }
+    if (!tensor_torch_find(&state->torch))
+        return PyErr_Format(PyExc_RuntimeError, "torch has not been imported");
     trace_tracer *self = (trace_tracer *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -98,11 +98,8 @@ PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
     base_frame *at = find_user(base_frame_running(), own);
     for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), own)) {
         PyCodeObject *code = base_frame_code(at);
-        PyObject *row =
-            Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
-        if (row == NULL || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
+        binding_list_add(&rows,
+                         Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)));
     }
     return rows;
 }

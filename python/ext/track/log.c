@@ -129,7 +129,8 @@ static int write_lines(int fd, const char *bytes, size_t len)
     if (failed == 0 && log.len <= SHORT_WRITE) {
         failed = write_all(fd, log.data, log.len);
     } else if (failed == 0) {
-        Py_BEGIN_ALLOW_THREADS failed = write_all(fd, log.data, log.len);
+        Py_BEGIN_ALLOW_THREADS
+        failed = write_all(fd, log.data, log.len);
         Py_END_ALLOW_THREADS
     }
     tt_buf_free(&log);
@@ -273,10 +274,8 @@ static PyObject *log_text(PyObject *self, PyObject *text)
 {
     tt_buf copy = { 0 };
     (void)track_log_is_colored(log_of(self));
-    if (!PyUnicode_Check(text)) {
-        PyErr_SetString(PyExc_TypeError, "text() takes a str");
-        return NULL;
-    }
+    if (!PyUnicode_Check(text))
+        return PyErr_Format(PyExc_TypeError, "text() takes a str");
     track_put_str(&copy, text);
     (void)tt_buf_text(&copy, "\n");
     return none_or_null(track_log_emit(log_of(self), &copy));

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -252,25 +252,28 @@ class Watched:
 
     def untrained(self, held: set[int]) -> list[str]:
         """Name the parameters that require gradients now and are not among these ids."""
-        ids = self.core.parameter_ids()
-        found = []
-        for name, at, known in zip(self.names, ids, self._refs, strict=True):
-            parameter = known() if known is not None else None
-            if parameter is not None and id(parameter) == at and at not in held:
-                found += [name] if parameter.requires_grad else []
-        return found
+        return [
+            name
+            for name, parameter in self._parameters()
+            if parameter.requires_grad and id(parameter) not in held
+        ]
 
     def states(self, held: set[int]) -> list[tuple[str, int]]:
         """Return the name of each parameter, and what the rules of health want to know of it."""
         found = []
+        for name, parameter in self._parameters():
+            state = REQUIRES_GRAD if parameter.requires_grad else 0
+            state |= IS_OPTIMIZED if id(parameter) in held else 0
+            state |= HAS_GRAD if parameter.grad is not None else 0
+            found.append((name, state))
+        return found
+
+    def _parameters(self) -> Iterator[tuple[str, Any]]:
+        """Yield the names and parameters that are still those of the model."""
         for name, at, known in zip(self.names, self.core.parameter_ids(), self._refs, strict=True):
             parameter = known() if known is not None else None
             if parameter is not None and id(parameter) == at:
-                state = REQUIRES_GRAD if parameter.requires_grad else 0
-                state |= IS_OPTIMIZED if at in held else 0
-                state |= HAS_GRAD if parameter.grad is not None else 0
-                found.append((name, state))
-        return found
+                yield name, parameter
 
     def fetch(self, *, waits: bool) -> None:
         """Record what was computed on devices; without *waits* only what has arrived."""
