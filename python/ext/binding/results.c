@@ -1,6 +1,7 @@
 /* results.c -- what all result objects do alike.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "tensor/facts.h"
 #include "tensortap_tools.h"
 
 #include <string.h>
@@ -45,6 +46,11 @@ PyObject *binding_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
     return dict;
 }
 
+PyMethodDef binding_result_methods[] = {
+    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
+    { 0 },
+};
+
 PyObject *binding_text(const char *text, size_t len)
 {
     return PyUnicode_DecodeUTF8(len > 0 ? text : "", (Py_ssize_t)len, "replace");
@@ -74,16 +80,12 @@ void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value)
 
 int binding_read_shape(PyObject *name, PyObject *tuple, tt_dtype *dtype, int64_t *sizes, int32_t *ndim)
 {
-    int known = 0;
-    while (known < TT_DTYPE_COUNT_ && PyUnicode_Check(name) &&
-           PyUnicode_CompareWithASCIIString(name, tt_dtype_name((tt_dtype)known)) != 0)
-        known++;
-    if (!PyUnicode_Check(name) || known == TT_DTYPE_COUNT_ || !PyTuple_Check(tuple) ||
-        PyTuple_GET_SIZE(tuple) > TT_MAX_DIM) {
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) > TT_MAX_DIM ||
+        !tensor_dtype_find(text, dtype)) {
         PyErr_Format(PyExc_ValueError, "not the type and shape of a tensor: %R, %R", name, tuple);
         return -1;
     }
-    *dtype = (tt_dtype)known;
     *ndim = (int32_t)PyTuple_GET_SIZE(tuple);
     for (int32_t d = 0; d < *ndim; d++)
         sizes[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, d));

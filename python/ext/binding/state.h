@@ -103,6 +103,7 @@ PyObject *binding_get_dtype(PyObject *self, void *at);  /* tt_dtype or int32_t *
 PyObject *binding_get_shape(PyObject *self, void *at);  /* int64_t[Py_SIZE(self)] */
 /* The method as_dict(): all getters of the object's class. */
 PyObject *binding_as_dict(PyObject *self, PyObject *none);
+extern PyMethodDef binding_result_methods[]; /* of a class that has as_dict() alone */
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
 /* Reads the name of a type, and a tuple into sizes[TT_MAX_DIM]; -1: with ValueError. */
 int binding_read_shape(PyObject *name, PyObject *tuple, tt_dtype *dtype, int64_t *sizes, int32_t *ndim);

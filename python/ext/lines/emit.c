@@ -148,8 +148,9 @@ static void list_reads(const lines_record *record, const lines_consumer_slot *sl
 static void tell_all(lines_source *source, lines_record *record, lines_function which, uint32_t mask,
                      lines_event *event, room *at)
 {
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        if (!(mask & (uint32_t)1 << id) || !is_asked(source, record, which, id, event))
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        int id = lines_first(left);
+        if (!is_asked(source, record, which, id, event))
             continue;
         if (at != NULL) {
             list_reads(record, &source->consumers[id], at);
@@ -387,9 +388,9 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
                 read->object = NULL; /* its state is over */
     }
     lines_event event = event_of_statement(record, statement);
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)
-        if (is_asked(source, record, LINES_CHANGE, id, &event))
-            tell_changes(source, record, found, id, &event, &here);
+    for (uint32_t left = source->masks[LINES_CHANGE] & record->mask; left != 0; left &= left - 1)
+        if (is_asked(source, record, LINES_CHANGE, lines_first(left), &event))
+            tell_changes(source, record, found, lines_first(left), &event, &here);
     mark_seen(source, record, statement);
     close_room(&here);
 }
@@ -434,8 +435,8 @@ void lines_emit_sent(lines_source *source, lines_record *record)
         .kind = LINES_ITEM, .object = value, .key = state.key, .version = state.seen.version
     };
     uint32_t mask = 0;
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)
-        mask |= is_wanted(&source->consumers[id], kind) ? (uint32_t)1 << id : 0;
+    for (uint32_t left = source->masks[LINES_SENT] & record->mask; left != 0; left &= left - 1)
+        mask |= is_wanted(&source->consumers[lines_first(left)], kind) ? left & -left : 0;
     lines_event event = event_of(record, record->code->table->line_at[unit]);
     event.first_site = record->code->table->begin_at[unit];
     event.end_site = event.first_site + 1;

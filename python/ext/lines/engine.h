@@ -125,6 +125,15 @@ static inline int lines_record_line(const lines_record *record, int instruction)
 
 /* ---- the source ---------------------------------------------------------- */
 
+/* The first consumer of a set that is not empty:
+ *
+ *     for (uint32_t left = mask; left != 0; left &= left - 1)
+ *         use(lines_first(left)); */
+static inline int lines_first(uint32_t mask)
+{
+    return __builtin_ctz(mask);
+}
+
 typedef struct lines_consumer_slot {
     lines_consumer consumer;
     PyObject *names;       /* owned or NULL */

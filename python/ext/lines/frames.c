@@ -41,11 +41,10 @@ static void ask_consumers(lines_source *source, lines_code *known)
     uint32_t mask = 0;
     bool is_open =
         !known->is_refused && !lines_code_is_comprehension(known->code) && !is_own(source, known->code);
-    for (int id = 0; id < LINES_MAX_CONSUMERS && is_open; id++) {
+    for (uint32_t left = is_open ? source->mask : 0; left != 0; left &= left - 1) {
+        int id = lines_first(left);
         const lines_consumer_slot *slot = &source->consumers[id];
         const lines_consumer *consumer = &slot->consumer;
-        if (!(source->mask & (uint32_t)1 << id))
-            continue;
         known->first[id] = 0;
         known->last[id] = INT_MAX;
         bool is_wanted =
@@ -95,14 +94,12 @@ lines_code *lines_source_code(lines_source *source, PyCodeObject *code)
 static uint32_t mask_for_thread(lines_source *source, uint32_t mask)
 {
     uint64_t here = PyThreadState_GetID(PyThreadState_Get());
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        const lines_consumer_slot *slot = &source->consumers[id];
-        if (!(mask & (uint32_t)1 << id) || here == slot->thread)
-            continue;
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        const lines_consumer_slot *slot = &source->consumers[lines_first(left)];
         bool is_later = here > slot->last_thread;
-        if (slot->consumer.threads == LINES_THREADS_OWN ||
-            (slot->consumer.threads == LINES_THREADS_LATER && !is_later))
-            mask &= ~((uint32_t)1 << id);
+        if (here != slot->thread && (slot->consumer.threads == LINES_THREADS_OWN ||
+                                     (slot->consumer.threads == LINES_THREADS_LATER && !is_later)))
+            mask &= ~(left & -left);
     }
     return mask;
 }
@@ -111,14 +108,12 @@ static uint32_t mask_for_thread(lines_source *source, uint32_t mask)
 static uint32_t mask_for_frame(lines_source *source, const lines_code *code, base_frame *at)
 {
     uint32_t mask = mask_for_thread(source, code->mask);
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        const lines_consumer *consumer = &source->consumers[id].consumer;
-        if (!(mask & (uint32_t)1 << id) || consumer->accepts == NULL)
-            continue;
-        if (!consumer->accepts(consumer->context, code->code, at))
-            mask &= ~((uint32_t)1 << id);
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
+        if (consumer->accepts != NULL && !consumer->accepts(consumer->context, code->code, at))
+            mask &= ~(left & -left);
         if (PyErr_Occurred())
-            lines_source_note_error(source, id);
+            lines_source_note_error(source, lines_first(left));
     }
     return mask;
 }

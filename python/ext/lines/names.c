@@ -152,18 +152,17 @@ void lines_names_free(lines_names *names)
 static uint32_t who_names(lines_source *source, const lines_code *code, int path)
 {
     uint32_t named = 0;
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        const lines_consumer_slot *slot = &source->consumers[id];
-        if (!(code->mask & (uint32_t)1 << id) ||
-            (slot->consumer.change == NULL && slot->consumer.before == NULL))
+    for (uint32_t left = code->mask; left != 0; left &= left - 1) {
+        const lines_consumer_slot *slot = &source->consumers[lines_first(left)];
+        if (slot->consumer.change == NULL && slot->consumer.before == NULL)
             continue;
         bool is_wanted =
             slot->names == NULL || slot->consumer.before != NULL || is_named(slot, code->table, path);
         if (PyErr_Occurred()) {
-            lines_source_note_error(source, id);
+            lines_source_note_error(source, lines_first(left));
             is_wanted = false;
         }
-        named |= is_wanted ? (uint32_t)1 << id : 0;
+        named |= is_wanted ? left & -left : 0;
     }
     return named;
 }
@@ -173,10 +172,8 @@ void lines_names_find(lines_source *source, lines_code *code)
     const lines_table *table = code->table;
     lines_names now = { .is_narrow = true }, before = code->names;
     bool is_choosing = false;
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        const lines_consumer *consumer = &source->consumers[id].consumer;
-        if (!(code->mask & (uint32_t)1 << id))
-            continue;
+    for (uint32_t left = code->mask; left != 0; left &= left - 1) {
+        const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
         is_choosing = is_choosing || consumer->names != NULL;
         now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINES_TOUCHES);
         if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))

@@ -49,11 +49,9 @@ static void sum_up(lines_source *source)
     source->generation++;
     source->wants = source->lazy_mask = source->bare_mask = 0;
     memset(source->masks, 0, sizeof source->masks);
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-        const lines_consumer *consumer = &source->consumers[id].consumer;
-        uint32_t bit = (uint32_t)1 << id;
-        if (!(source->mask & bit))
-            continue;
+    for (uint32_t left = source->mask; left != 0; left &= left - 1) {
+        const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
+        uint32_t bit = left & -left;
         source->wants |= consumer->wants;
         source->lazy_mask |= consumer->wants & LINES_LAZY ? bit : 0;
         source->bare_mask |= consumer->wants & LINES_BARE ? bit : 0;
@@ -86,13 +84,10 @@ static void refresh_frames(lines_source *source)
             i--;                                 /* another may have moved here */
             continue;
         }
-        for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
-            const lines_consumer_slot *slot = &source->consumers[id];
-            uint32_t bit = (uint32_t)1 << id;
-            if (mask & bit && !(record->mask & bit) && slot->consumer.threads != LINES_THREADS_ALL &&
+        for (uint32_t left = mask & ~record->mask; left != 0; left &= left - 1)
+            if (source->consumers[lines_first(left)].consumer.threads != LINES_THREADS_ALL &&
                 record->thread != (uint64_t)PyThread_get_thread_ident())
-                mask &= ~bit;
-        }
+                mask &= ~(left & -left);
         record->mask = mask;
     }
 }

@@ -193,12 +193,7 @@ out:
     return (PyObject *)self;
 }
 
-static PyMethodDef methods[] = {
-    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
-    { 0 },
-};
-
 BINDING_VAR_CLASS(summary_attention, "tensortap.Attention", attention_object, shape,
                   BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_ATTENTION_TYPE },
                   { Py_tp_dealloc, attention_dealloc }, { Py_tp_repr, attention_repr },
-                  { Py_tp_getset, getters }, { Py_tp_methods, methods });
+                  { Py_tp_getset, getters }, { Py_tp_methods, binding_result_methods });

@@ -136,12 +136,7 @@ BINDING_FUNCTION(summary_compare)
     return self;
 }
 
-static PyMethodDef methods[] = {
-    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
-    { 0 },
-};
-
 BINDING_VAR_CLASS(summary_compare, "tensortap.Compare", compare_object, shape,
                   BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_COMPARE_TYPE },
                   { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, compare_repr },
-                  { Py_tp_getset, getters }, { Py_tp_methods, methods });
+                  { Py_tp_getset, getters }, { Py_tp_methods, binding_result_methods });

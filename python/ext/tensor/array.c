@@ -5,6 +5,7 @@
  * does not know itself (bfloat16 and the fp8 types of ml_dtypes) cannot be
  * lent; they are read as the unsigned integers that they are made of.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/facts.h"
 #include "tensor/view.h"
 
 #include <string.h>
@@ -118,30 +119,15 @@ static tensor_view_result open_buffer(PyObject *obj, const tt_dtype *known, tens
     return why;
 }
 
-/* Is obj an array of a type that NumPy knows only by name? */
-static bool find_named_dtype(PyObject *obj, tt_dtype *out)
-{
-    static const tt_dtype named[] = { TT_BF16, TT_F8_E4M3FN, TT_F8_E5M2, TT_F8_E4M3FNUZ, TT_F8_E5M2FNUZ };
-    PyObject *dtype = NULL, *name = NULL; /* owned */
-    bool is_found = false;
-    if (PyObject_GetOptionalAttrString(obj, "dtype", &dtype) > 0 &&
-        PyObject_GetOptionalAttrString(dtype, "name", &name) > 0 && PyUnicode_Check(name)) {
-        for (size_t i = 0; i < sizeof named / sizeof *named && !is_found; i++) {
-            is_found = PyUnicode_CompareWithASCIIString(name, tt_dtype_name(named[i])) == 0;
-            if (is_found)
-                *out = named[i];
-        }
-    }
-    PyErr_Clear();
-    Py_XDECREF(dtype);
-    Py_XDECREF(name);
-    return is_found;
-}
-
+/* An array of a type that NumPy knows only by name: bfloat16, or one of 8 bits. */
 static tensor_view_result open_named(PyObject *obj, tensor_view *out)
 {
+    PyObject *owner = NULL; /* owned */
     tt_dtype dtype = TT_BF16;
-    if (!find_named_dtype(obj, &dtype))
+    bool is_known =
+        tensor_dtype_find(tensor_fact_dtype(obj, &owner), &dtype) && tt_dtype_size(dtype) <= 2;
+    Py_XDECREF(owner);
+    if (!is_known)
         return VIEW_DTYPE;
     const char *raw = tt_dtype_size(dtype) == 2 ? "uint16" : "uint8";
     PyObject *bits = PyObject_CallMethod(obj, "view", "s", raw); /* owned */

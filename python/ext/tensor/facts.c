@@ -34,6 +34,17 @@ const char *tensor_fact_dtype(PyObject *obj, PyObject **owner)
     return name != NULL && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
 }
 
+bool tensor_dtype_find(const char *name, tt_dtype *out)
+{
+    for (int i = 0; name != NULL && i < TT_DTYPE_COUNT_; i++) {
+        if (strcmp(name, tt_dtype_name((tt_dtype)i)) == 0) {
+            *out = (tt_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 int32_t tensor_fact_shape(PyObject *obj, int64_t *shape)
 {
     PyObject *value = NULL, *sizes = NULL; /* owned */

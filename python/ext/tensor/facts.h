@@ -15,6 +15,8 @@ PyObject *tensor_fact_text(PyObject *obj, const char *name);
 const char *tensor_fact_device(PyObject *obj, PyObject **owner);
 /* str(obj.dtype) without "torch."; NULL: there is none. */
 const char *tensor_fact_dtype(PyObject *obj, PyObject **owner);
+/* The element type of this name, as tt_dtype_name() has it; false: none that we read, or NULL. */
+bool tensor_dtype_find(const char *name, tt_dtype *out);
 /* obj.shape into shape, which has TT_MAX_DIM; -1: it has none that makes sense. */
 int32_t tensor_fact_shape(PyObject *obj, int64_t *shape);
 

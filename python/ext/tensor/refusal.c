@@ -83,10 +83,8 @@ static bool has_no_memory(PyObject *obj)
 static bool is_known_dtype(PyObject *obj)
 {
     PyObject *owner = NULL; /* owned */
-    const char *name = tensor_fact_dtype(obj, &owner);
-    bool is_known = false;
-    for (int d = 0; name != NULL && d < TT_DTYPE_COUNT_ && !is_known; d++)
-        is_known = strcmp(name, tt_dtype_name((tt_dtype)d)) == 0;
+    tt_dtype dtype;
+    bool is_known = tensor_dtype_find(tensor_fact_dtype(obj, &owner), &dtype);
     Py_XDECREF(owner);
     return is_known;
 }

@@ -23,7 +23,8 @@ from typing import Any, NoReturn
 from weakref import ref
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-LOADERS = os.path.join(PACKAGE, "blackbox", "loaders.py")  # its function is around each batch
+#: Their functions are around each batch, and around the closure of a step.
+AROUND = (PACKAGE + "blackbox/loaders.py", PACKAGE + "runs/optimizers.py")
 IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
@@ -148,11 +149,13 @@ class Watcher:
         try:
             if self._covers(p for group in optimizer.param_groups for p in group["params"]):
                 return None
-            if callable(kwargs.get("closure")):  # it may run the first forward
-                return args, {**kwargs, "closure": self._late(kwargs["closure"], optimizer)}
-            if len(args) > 1 and callable(args[1]):
-                return (args[0], self._late(args[1], optimizer), *args[2:]), kwargs
-            self._search(optimizer)
+            from tensortap.runs import optimizers
+
+            search = functools.partial(self._search_late, optimizer, len(self.models))
+            call = optimizers.after_closure(args, kwargs, search)  # it may run the first forward
+            if call is None:
+                self._search(optimizer)
+            return call
         except Exception as error:
             self._give_up(error)
         return None
@@ -185,27 +188,21 @@ class Watcher:
                 self._watch(module)
         self.covered.update((id(p), ref(p)) for p in every)  # some belong to no module
 
-    def _late(self, closure: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
-        """Wrap a closure so that gradients are read although the step began before the watch."""
-        before: int | None = len(self.models)
+    def _search_late(self, optimizer: Any, before: int) -> None:
+        """Search after the closure, and read the gradients of a step that began before the watch.
 
-        @functools.wraps(closure)
-        def late() -> Any:
-            nonlocal before
-            result = closure()
-            if before is not None and os.getpid() == self.pid:
-                try:
-                    self._search(optimizer)
-                    if len(self.models) > before:
-                        from tensortap.runs.steps import Steps
+        *before* is the number of models that were watched then.
+        """
+        if os.getpid() != self.pid:
+            return
+        try:
+            self._search(optimizer)
+            if len(self.models) > before:
+                from tensortap.runs.steps import Steps
 
-                        Steps.of(self.run).catch_up(optimizer)
-                except Exception as error:
-                    self._give_up(error)
-                before = None
-            return result
-
-        return late
+                Steps.of(self.run).catch_up(optimizer)
+        except Exception as error:
+            self._give_up(error)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Close the run with the exception that ended the program; print where it is."""
@@ -324,7 +321,7 @@ def without_hooks(entries: list[Entry]) -> list[Entry]:
     kept: list[Entry] = []
     for name, entry in entries:
         hooked = torch is not None and kept != [] and kept[-1][0].startswith(torch)
-        if not (name in (__file__, LOADERS) or (hooked and name.startswith(PACKAGE))):
+        if not (name in (__file__, *AROUND) or (hooked and name.startswith(PACKAGE))):
             kept.append((name, entry))
             continue
         while kept and kept[-1][0].startswith(

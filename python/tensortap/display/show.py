@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from tensortap import _core
+from tensortap.display import session
 
 Row = tuple[int, str, str]  # depth, label, text
 
@@ -208,11 +209,7 @@ def _can_draw(sink: object) -> bool:
 
 def _display_in_notebook(x: object) -> bool:
     """Display in a Jupyter kernel; False anywhere else."""
-    ipython = sys.modules.get("IPython")
-    if ipython is None:
-        return False
-    shell = ipython.get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
+    if not hasattr(session.ipython(), "kernel"):
         return False
     from IPython.display import display
 

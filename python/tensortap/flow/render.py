@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 import tempfile
 import time
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.display.graphviz import GraphvizError, draw
 from tensortap.flow.html_page import html_page
 from tensortap.flow.looks import Look, looks_of
@@ -156,18 +154,6 @@ class Drawing(Page):
         return html_page(self.svg.decode(), json, whole).encode()
 
 
-def tell(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the line of the program that called, perhaps through a with block."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(module: str) -> bool:
-    return module == "contextlib" or module.startswith("tensortap.")
-
-
 def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
     """Save and show a chart as asked."""
     path = destination.path() if destination.save else None
@@ -192,16 +178,10 @@ def _save(drawing: Drawing, path: Path) -> Path:
     except GraphvizError as why:
         instead = path.with_suffix(".dot")
         instead.write_bytes(drawing.bytes_of(".dot"))
-        tell(f"{path} was not drawn: {why}. The chart is in {instead}")
+        session.warn(f"{path} was not drawn: {why}. The chart is in {instead}")
         return instead
     path.write_bytes(content)
     return path
-
-
-def _shell() -> Any:
-    """Return the running IPython, or None."""
-    ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython is not None else None
 
 
 class _Inline:
@@ -219,13 +199,13 @@ class _Inline:
 
 
 def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
-    shell = _shell()
+    shell = session.ipython()
     is_notebook = shell is not None and getattr(shell, "kernel", None) is not None
     if not (is_notebook if show is None else show):
         return False
     if shell is None:
         hint = "show=True needs IPython or a notebook; save=True writes the chart to a file"
-        tell(hint, UserWarning)
+        session.warn(hint, UserWarning)
         return False
     from IPython.display import display
 
@@ -238,7 +218,7 @@ def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
                 page.write(drawing.bytes_of(".html"))
             saved = Path(page.name)
     except GraphvizError as why:
-        tell(f"the chart cannot be shown: {why}")
+        session.warn(f"the chart cannot be shown: {why}")
         return False
     display(_Inline(drawing, "tensor flow chart" if saved is None else f"the chart is in {saved}"))
     return True

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Any, SupportsIndex
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.flow.guess import Guess, arguments_for
-from tensortap.flow.render import Destination, RenderOutput, render, tell
+from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
 from tensortap.runs import process
 
@@ -328,7 +329,7 @@ class MonitorRuntime:
         try:
             self.off()
         except Exception as why:
-            tell(f"the chart was not drawn: {why}")
+            session.warn(f"the chart was not drawn: {why}")
 
     def _render(
         self,
@@ -354,4 +355,6 @@ class MonitorRuntime:
     def _tell_errors(self) -> None:
         count, first = self._flow.take_errors()
         if count:
-            tell(f"tensortap.flow could not look at {count} changes; the first because of: {first}")
+            session.warn(
+                f"tensortap.flow could not look at {count} changes; the first because of: {first}"
+            )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensortap.models import trainers
+from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -104,24 +105,10 @@ def _lightning() -> type:
             ]
 
         def _on_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-            is_positional = len(args) > 1  # args[0] is the optimizer
-            closure = args[1] if is_positional else kwargs.get("closure")
-            if closure is None:  # it has run: mixed precision, manual optimization
+            call = optimizers.after_closure(args, kwargs, self._measure)
+            if call is None:  # it has run: mixed precision, manual optimization
                 self._measure()
-                return None
-            is_first = True
-
-            def measured() -> Any:
-                nonlocal is_first
-                result = closure()
-                if is_first:
-                    is_first = False
-                    self._measure()
-                return result
-
-            if is_positional:
-                return (args[0], measured, *args[2:]), kwargs
-            return args, {**kwargs, "closure": measured}
+            return call
 
         def on_train_batch_start(
             self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

@@ -8,7 +8,9 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tensortap.models.unseen import unseen
@@ -51,6 +53,33 @@ def leave(listener: Listener) -> None:
     global _listeners
     with _lock:
         _listeners = tuple(one for one in _listeners if one is not listener)
+
+
+def after_closure(
+    args: tuple[Any, ...], kwargs: dict[str, Any], then: Callable[[], object]
+) -> Call | None:
+    """Return the arguments of a step with a closure that calls *then* after its first run.
+
+    Returns None if the step has no closure.
+    """
+    is_positional = len(args) > 1  # args[0] is the optimizer
+    closure = args[1] if is_positional else kwargs.get("closure")
+    if not callable(closure):
+        return None
+    is_first = True
+
+    @functools.wraps(closure)
+    def closure_then() -> Any:
+        nonlocal is_first
+        result = closure()
+        if is_first:
+            is_first = False
+            then()
+        return result
+
+    if is_positional:
+        return (args[0], closure_then, *args[2:]), kwargs
+    return args, {**kwargs, "closure": closure_then}
 
 
 def _before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:

@@ -19,6 +19,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tensortap.display import session
+
 if TYPE_CHECKING:
     from tensortap.runs.record import Recording
 
@@ -82,8 +84,7 @@ def close_all() -> None:
 
 def _uncaught() -> BaseException | None:
     """Return the exception that ends the program; in a session of a person it does not."""
-    ipython = sys.modules.get("IPython")
-    if hasattr(sys, "ps1") or (ipython is not None and ipython.get_ipython() is not None):
+    if hasattr(sys, "ps1") or session.ipython() is not None:
         return None
     error: BaseException | None = getattr(sys, "last_value", None)
     return error

@@ -11,10 +11,10 @@ import errno
 import os
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.runs import process, program
 from tensortap.runs.steps import Steps
 from tensortap.runs.watch import Watched
@@ -113,11 +113,9 @@ class Recording(_core.Recorder):
         seen = self.names("*")
         for glob in self.only.split(",") if seen else []:
             if not self.names(glob):
-                warnings.warn(
+                session.warn(
                     f"tensortap: only={glob!r} matches none of the {len(seen)} names seen in the "
-                    f"first step{_nearest(glob, self)}",
-                    RuntimeWarning,
-                    stacklevel=_level_of_program(),
+                    f"first step{_nearest(glob, self)}"
                 )
 
     def go_on(self) -> None:
@@ -329,17 +327,6 @@ def innermost() -> Recording:
         '    with tt.record("runs/my-run") as run:\n'
         "        tt.watch(model)"
     )
-
-
-def _level_of_program() -> int:
-    """Return the stacklevel of a warning that shows the program's line, not ours or torch's."""
-    torch = getattr(sys.modules.get("torch"), "__file__", None) or __file__
-    ours = os.path.dirname(os.path.dirname(__file__))
-    libraries = tuple(folder + os.sep for folder in (ours, os.path.dirname(torch)))
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _nearest(glob: str, run: Recording) -> str:

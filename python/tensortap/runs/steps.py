@@ -18,18 +18,17 @@ import functools
 import itertools
 import math
 import sys
-import warnings
 from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.models.living import all_held, held, holders
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable
 
     from tensortap.blackbox.box import Box
     from tensortap.findings.guard import Guard
@@ -179,8 +178,9 @@ class Steps:
     def _close(self) -> None:
         optimizers.leave(self)
         if self.errors:
-            text = f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            session.warn(
+                f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
+            )
 
     def _look_after_first(self) -> None:
         """Look once the first step is over, and again when optimizers or models change."""
@@ -243,12 +243,11 @@ class Steps:
                 return None
             self._begin(optimizer, plan)
             self._look_after_first()
-            if callable(kwargs.get("closure")):
-                closure = self._reading(kwargs["closure"], plan, optimizer)
-                return args, {**kwargs, "closure": closure}
-            if len(args) > 1 and callable(args[1]):
-                return (args[0], self._reading(args[1], plan, optimizer), *args[2:]), kwargs
-            self._read(plan, optimizer)
+            read = functools.partial(self._read_safely, plan, optimizer)
+            call = optimizers.after_closure(args, kwargs, read)
+            if call is None:
+                read()
+            return call
         except Exception as error:
             self._sort_out(error)
         return None
@@ -313,22 +312,11 @@ class Steps:
         if not self.given:
             self.current.add(id(optimizer))
 
-    def _reading(self, closure: Callable[[], Any], plan: Plan, optimizer: Any) -> Callable[[], Any]:
-        has_read = False
-
-        @functools.wraps(closure)
-        def reading() -> Any:
-            nonlocal has_read
-            result = closure()
-            if not has_read:
-                has_read = True
-                try:
-                    self._read(plan, optimizer)
-                except Exception as error:
-                    self._sort_out(error)
-            return result
-
-        return reading
+    def _read_safely(self, plan: Plan, optimizer: Any) -> None:
+        try:
+            self._read(plan, optimizer)
+        except Exception as error:
+            self._sort_out(error)
 
     def _sort_out(self, error: Exception) -> None:
         """Raise what on_nonfinite or a rule of health raised, keep the rest from the program."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,6 +22,7 @@ from weakref import ref
 from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.devices.ring import Result
+from tensortap.display import session
 from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
@@ -221,7 +221,7 @@ class Watched:
                     self.on_nonfinite(error)
             elif self._told_step is None:  # the first says it all
                 self._told_step = step
-                warnings.warn(f"tensortap: {error}", RuntimeWarning, stacklevel=2)
+                session.warn(f"tensortap: {error}")
         except BaseException as raised:
             self.raised = raised
             raise
@@ -342,10 +342,8 @@ class Watched:
             for why, count in self.core.unread.items():
                 self.recorder.note(f"{count} tensors could not be read: {why}")
         if self.core.errors:
-            warnings.warn(
-                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}",
-                RuntimeWarning,
-                stacklevel=3,
+            session.warn(
+                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}"
             )
 
     def __enter__(self) -> Watched:

@@ -11,7 +11,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.models.unseen import unseen
 from tensortap.runs import process
@@ -224,7 +224,7 @@ class ModelTracer:
             else:
                 self._finish()
         except Exception as second:
-            _warn(f"tensortap: while ending the trace: {second}")
+            session.warn(f"tensortap: while ending the trace: {second}")
 
     def _finish(self) -> None:
         every = list(range(len(self._groups)))
@@ -266,7 +266,7 @@ class ModelTracer:
         except Exception as error:
             if not self._is_run_warned:
                 self._is_run_warned = True
-                _warn(f"tensortap: {name} is not in the run: {error}")
+                session.warn(f"tensortap: {name} is not in the run: {error}")
 
     def _lists(self, number: int, name: str) -> tuple[list[int], list[Any]]:
         """Return the lists that values of this name are appended to until the next gather."""
@@ -341,19 +341,17 @@ class ModelTracer:
                     f" ({what} is compiled: of what torch.compile runs as one graph only the "
                     f"outputs of modules are seen; {RUN_EAGERLY})"
                 )
-            _warn(f"path {path!r} matched nothing{hint}")
+            session.warn(f"path {path!r} matched nothing{hint}")
         if self._unkept:
             listed = [
                 f"{name} ({why}{f'; {times} times' if times > 1 else ''})"
                 for name, (why, times) in list(self._unkept.items())[:MOST_NAMES]
             ]
-            _warn(f"not kept, as they cannot be copied: {', '.join(listed)}")
+            session.warn(f"not kept, as they cannot be copied: {', '.join(listed)}")
         if engine.errors:
-            _warn(f"tensortap: {engine.errors} errors while tracing, first: {engine.error!r}")
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=4)
+            session.warn(
+                f"tensortap: {engine.errors} errors while tracing, first: {engine.error!r}"
+            )
 
 
 def _run_all(jobs: Iterable[Callable[[], None]]) -> None:

@@ -11,13 +11,13 @@ import linecache
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from time import perf_counter
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.track.calls import Described, Watching, user_prefixes, words, wrap
 from tensortap.track.log import log
 
@@ -48,9 +48,7 @@ def _is_replaced() -> bool:
 
 
 def _warn(error: Exception) -> None:
-    warnings.warn(
-        f"tensortap.track does not see all variables: {error}", RuntimeWarning, stacklevel=3
-    )
+    session.warn(f"tensortap.track does not see all variables: {error}")
 
 
 class _Names(Watching):
@@ -116,7 +114,7 @@ class _Names(Watching):
         if self in _active.trackers:
             _active.trackers.remove(self)
             if _is_replaced():
-                warnings.warn(REPLACED, RuntimeWarning, stacklevel=3)
+                session.warn(REPLACED)
         if self.tracker is not None:
             count, text = self.tracker.errors
             self.tracker.stop()
