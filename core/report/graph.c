@@ -23,8 +23,9 @@ static int by_id(const void *id, const void *node)
 /* The position of a node; SIZE_MAX: there is none. */
 static size_t find_node(const tt_graph *graph, uint64_t id)
 {
-    const tt_graph_node *found =
-        graph->node_count > 0 ? bsearch(&id, graph->nodes, graph->node_count, sizeof *found, by_id) : NULL;
+    const tt_graph_node *found = graph->node_count > 0
+                                     ? bsearch(&id, graph->nodes, graph->node_count, sizeof *found, by_id)
+                                     : NULL;
     return found != NULL ? (size_t)(found - graph->nodes) : SIZE_MAX;
 }
 

@@ -63,8 +63,8 @@ $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
 
-error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; it arose in
-         the forward pass; it reached 2 sites
+error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; born in the
+         forward pass; it reached 2 sites
   what to do: tensortap health absurd
 
 SITE         LATEST        MIN        MAX  RMS OVER STEPS
@@ -102,8 +102,8 @@ identical
 $ tensortap top absurd | head -n 7
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
-error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; it arose in
-         the forward pass; it reached 2 sites
+error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; born in the
+         forward pass; it reached 2 sites
 speed not known
 
 CHANGES MOST                          STEP   RMS      CHANGE  OVER STEPS

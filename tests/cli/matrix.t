@@ -39,8 +39,8 @@ runs/bad/rank0.tap  whole
 $ tensortap top runs/bad | head -n 8
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
-error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose
-         in the forward pass; it reached 9 sites
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in
+         the forward pass; it reached 9 sites
 7353 steps a second
 
 CHANGES MOST                   STEP       RMS  CHANGE  OVER STEPS
@@ -55,7 +55,7 @@ $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
   what to do: tensortap health runs/bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
@@ -101,8 +101,8 @@ train.py --lr 0.1
 
 error    nonfinite  activation/layers.2.
          attn: the first NaN at step 31;
-         it arose in the forward pass;
-         it reached 9 sites
+         born in the forward pass; it
+         reached 9 sites
   what to do: tensortap health runs/bad
 
 SITE         LATEST       MIN     MAX ..
@@ -178,8 +178,8 @@ activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0
 $ for w in 80 200; do script -qec "stty rows 12 cols $w; tensortap top --once runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
-^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose
-         in the forward pass; it reached 9 sites
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in
+         the forward pass; it reached 9 sites
 7353 steps a second
 
 ^[2mCHANGES MOST^[0m             ^[2mSTEP^[0m      ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m
@@ -188,7 +188,7 @@ activation/(root)          49  0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃
 activation/head            49  0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
-^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
 7353 steps a second
 
 ^[2mCHANGES MOST^[0m             ^[2mSTEP^[0m       ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m

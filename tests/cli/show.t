@@ -32,7 +32,7 @@ $ tensortap show bad 'activation/*,loss'
 bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
   what to do: tensortap health bad
 
 SITE           LATEST                 MIN     MAX       MEAN      STD  RMS OVER STEPS
@@ -48,7 +48,7 @@ $ tensortap show bad 'activation/layers.2*' --all
 bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
   what to do: tensortap health bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
@@ -111,8 +111,8 @@ $ script -qec 'stty rows 14 cols 80; tensortap show bad' /dev/null < /dev/null |
 bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
 
-^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose
-         in the forward pass; it reached 9 sites
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in
+         the forward pass; it reached 9 sites
   ^[2mwhat to do: tensortap health bad^[0m
 
 ^[2mSITE^[0m           ^[2mLATEST^[0m            ^[2mMIN^[0m     ^[2mMAX^[0m  ^[2mRMS^[0m
@@ -189,8 +189,8 @@ ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
 train.py --lr 0.1
 numbers are of rank 0 where it has the site; --rank N shows another's
 
-error    nonfinite  rank 1: activation/layers.0.mlp: the first NaN at step 7; it
-         arose in the forward pass; it reached 14 sites
+error    nonfinite  rank 1: activation/layers.0.mlp: the first NaN at step 7;
+         born in the forward pass; it reached 14 sites
   what to do: tensortap health ranks
 
 SITE         LATEST         MIN     MAX      MEAN     STD  RMS
@@ -226,7 +226,7 @@ overflow  finished  steps 0 to 7  36 sites  288 points  22.7 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.1.mlp: the first Inf (float16 ends at
-         65504) at step 5; it arose in the forward pass; it reached 11 sites
+         65504) at step 5; born in the forward pass; it reached 11 sites
   what to do: tensortap health overflow
 
 SITE         LATEST        MIN    MAX   MEAN    STD  RMS

@@ -4,8 +4,8 @@ $ make_run nan-forward run
 $ tensortap top run | head -n 9
 run  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
-error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose
-         in the forward pass; it reached 9 sites
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in
+         the forward pass; it reached 9 sites
 7353 steps a second
 
 CHANGES MOST                   STEP       RMS  CHANGE  OVER STEPS
@@ -23,7 +23,7 @@ $ tensortap top run --json | head -n 6
 $ tensortap top run --json | tail -n +7 | head -c 300
 "cost":"NaN",
 "rules":27,
-"findings":[{"rule":"nonfinite","severity":"error","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites","remedy":"'tensortap nan RUN' shows what it was computed from; look for a division, a
+"findings":[{"rule":"nonfinite","severity":"error","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","remedy":"'tensortap nan RUN' shows what it was computed from; look for a division, a log
 \ no newline
 # env: LC_ALL=C
 $ tensortap top run | sed -n 5,7p
