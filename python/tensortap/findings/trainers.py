@@ -66,7 +66,7 @@ def _transformers() -> type:
 def _lightning() -> type:
     lightning = trainers.lightning()
 
-    class LightningCallback(_Recorded, lightning.Callback):  # type: ignore[misc]
+    class LightningCallback(_Recorded, lightning.Callback):  # type: ignore[misc, name-defined]
         """Records a Lightning trainer and stops it when a rule of health finds an error."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -167,7 +167,7 @@ def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
     try:
         process.keep_chart(name, lambda: drawing.svg)
     except GraphvizError as why:
-        tell(f"{name} is not in the run: {why}")
+        session.warn(f"{name} is not in the run: {why}")
     return RenderOutput(None if saved is None else str(saved), displayed, len(flow))
 
 

@@ -93,7 +93,7 @@ def _transformers() -> type:
 def _lightning() -> type:
     lightning = trainers.lightning()
 
-    class LightningCallback(_Steps, lightning.Callback):  # type: ignore[misc]
+    class LightningCallback(_Steps, lightning.Callback):  # type: ignore[misc, name-defined]
         """Measures at every step of a Lightning trainer, before and after gradients are clipped."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
