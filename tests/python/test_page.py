@@ -254,10 +254,15 @@ def test_secrets_and_private_facts_stay_out(folder: Path, tmp_path: Path) -> Non
     import subprocess
     import sys
 
-    subprocess.run([sys.executable, script, "--api-key", "swordfish"], cwd=tmp_path, check=True)
+    hostile = "</script><script>hacked()</script>"
+    command = [sys.executable, script, "--api-key", "swordfish", "--name", hostile]
+    subprocess.run(command, cwd=tmp_path, check=True)
     page = write_page(tmp_path / "run", out=tmp_path / "run.html").read_text()
     assert "train.py" in page
     assert "swordfish" not in page
+    assert "hacked()" in page
+    assert hostile not in page
+    assert "<script>hacked" not in page
     private = write_page(tmp_path / "run", out=tmp_path / "p.html", TENSORTAP_PRIVATE="1")
     assert "train.py" not in private.read_text()
 
@@ -327,6 +332,21 @@ def test_a_spike_in_a_million_steps_is_drawn(chromium: Any, tmp_path: Path) -> N
     page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
     assert page.tab.evaluate("Math.max(...runs[0].numbers.columns.high)") == 1000
     assert page.tab.evaluate("[...document.querySelectorAll('#curves .uplot')].length") == 1
+    coloured = page.tab.evaluate(
+        """() => { /* columns of the chart's upper half that hold a line */
+            const canvas = document.querySelector('#curves canvas'), columns = new Set();
+            const ctx = canvas.getContext('2d'), { width, height } = canvas;
+            const { data } = ctx.getImageData(0, 0, width, Math.floor(height / 2));
+            for (let i = 0; i < data.length; i += 4) {
+                const [r, g, b, a] = data.slice(i, i + 4);
+                if (a && Math.max(r, g, b) - Math.min(r, g, b) > 40) columns.add((i / 4) % width);
+            }
+            return [...columns].map((x) => x / width).filter((x) => x > 0.2); /* not labels */
+        }"""
+    )
+    assert coloured, "the spike is not drawn"
+    assert max(coloured) - min(coloured) < 0.05
+    assert 0.5 < min(coloured) < 0.8  # at step 612 345 of a million
     page.close()
 
 
