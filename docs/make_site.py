@@ -73,11 +73,11 @@ def stubs() -> dict[str, ast.AST]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
         if isinstance(node, ast.ClassDef):
-            found.update(
-                (f"{node.name}.{one.name}", one)
-                for one in node.body
-                if isinstance(one, ast.FunctionDef)
-            )
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef):
+                    found[f"{node.name}.{one.name}"] = one
+                elif isinstance(one, ast.AnnAssign):
+                    found[f"{node.name}.{ast.unparse(one.target)}"] = one.annotation
     return found
 
 
@@ -99,6 +99,17 @@ def signature(thing: Any, name: str) -> str:
         return ""
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations that are texts
     return re.sub(r"^\(self(, )?", "(", text).removesuffix(" -> None")
+
+
+def type_of(value: Any, name: str) -> str:
+    """Return the type of an attribute or property; empty: unknown."""
+    stub = STUBS.get(name)
+    if isinstance(stub, ast.FunctionDef):
+        stub = stub.returns
+    if stub is not None:
+        return re.sub(r"^Final\[(.*)\]$", r"\1", ast.unparse(stub))
+    found = getattr(getattr(value, "fget", None), "__annotations__", {}).get("return", "")
+    return found if isinstance(found, str) else inspect.formatannotation(found)
 
 
 def markdown(text: str) -> str:
@@ -165,6 +176,8 @@ def describe(package: str, name: str, thing: Any) -> Iterator[str]:
         yield f"### {name}.{member}\n"
         if callable(inner):
             yield f"```python\n{member}{signature(inner, f'{name}.{member}')}\n```\n"
+        elif written := type_of(value, f"{name}.{member}"):
+            yield f"```python\n{member}: {written}\n```\n"
         yield markdown(said) + "\n"
 
 
