@@ -24,6 +24,11 @@ static void print_text(const tt_call *call, const tt_findings *findings)
                                         : TT_MOOD_SPARK,
                   "%s", tt_findings_count_text(findings));
     printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);
+    tt_totals totals;
+    tt_overview_totals(call->runs[0], &totals);
+    if (totals.damaged > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; the rules did not see them\n",
+                      tt_screen_bytes(totals.damaged));
     (void)tt_findings_print(findings, SIZE_MAX, true);
     for (size_t i = 0; i < findings->unchecked_count; i++)
         tt_screen_say(TT_MOOD_FAINT, "not checked: %s %s\n", findings->unchecked[i].rule->id,

@@ -281,15 +281,35 @@ def test_a_run_in_two_sessions_is_one(tmp_path: Path) -> None:
     assert one.numbers["steps"] == 12
 
 
-def test_damaged_points_are_left_out(tmp_path: Path) -> None:
-    make(tmp_path / "run", lambda i: {**healthy(i), "learning_rate": 0.0})
-    file = tmp_path / "run" / "rank0.tap"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 0xFF
+def test_damaged_points_are_left_out_and_the_rest_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with tt.record(path) as run:
+        for step in range(3 * STEPS):
+            for name, value in {**healthy(step), "learning_rate": 0.0}.items():
+                if isinstance(value, np.ndarray):
+                    run.tensor(name, value, phase="train")
+                else:
+                    run.log(name, value)
+            run.step()
+            if step % STEPS == STEPS - 1:
+                run.flush()  # a block of its own
+    whole = tt.health(path)
+    assert [one.rule for one in whole] == ["learning-rate"]
+    assert whole[0].numbers["steps"] == 3 * STEPS
+    file = path / "rank0.tap"
+    good = file.read_bytes()
+    file.write_bytes(good[: len(good) // 2])  # killed
+    [killed] = tt.health(path)
+    assert killed.rule == "learning-rate"
+    assert 5 <= killed.numbers["steps"] < 3 * STEPS
+    data = bytearray(good)
+    data[len(data) // 2] ^= 0xFF
     file.write_bytes(data)
-    tt.health(tmp_path / "run")  # whatever it finds
-    file.write_bytes(data[: len(data) // 2])  # killed
-    tt.health(tmp_path / "run")
+    [damaged] = tt.health(path)
+    assert damaged.rule == "learning-rate"
+    assert 5 <= damaged.numbers["steps"] < 3 * STEPS
+    for command in ("health", "explain", "show"):
+        assert "cannot be read" in tensortap(command, "run", folder=tmp_path).stdout
 
 
 def test_replicas_that_drift_apart_are_found(
