@@ -495,6 +495,17 @@ def test_gradients_of_activations_come_from_compiled_code_too(
     assert_same(eager, compiled)
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("make", [Nested, Checkpointed])
+def test_gradients_of_activations_come_from_inductor_too(
+    tmp_path: Path, make: Callable[[], nn.Module]
+) -> None:
+    eager = train(tmp_path / "eager", make, grads="all")
+    compiled = train(tmp_path / "compiled", make, wrapped, backend="inductor", grads="all")
+    assert eager.names("activation_gradient/*")
+    assert_same(eager, compiled)
+
+
 def test_gradients_of_activations_need_no_activations(tmp_path: Path) -> None:
     """Each belongs to its own call: those of one step come in reverse."""
     only = {"only": "activation_gradient/*", "every": 2}
@@ -515,6 +526,62 @@ def test_gradients_of_activations_break_no_graph(tmp_path: Path) -> None:
         watched.remove()
         call(torch.ones(4, 8)).sum().backward()
     assert graphs() == (1, 0)
+
+
+def test_the_parts_of_a_compiled_module_share_its_slots(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def backend(graph: Any, inputs: list[Any]) -> Any:
+        sizes.extend(x.numel() for x in inputs if x.dtype == torch.uint8)
+        return graph
+
+    model = nn.Sequential(Block(), Block(), nn.Linear(8, 2))
+    call = torch.compile(model, backend=backend, fullgraph=True)
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        call(torch.randn(4, 8))
+    assert len(sizes) == 1
+    sites = tt.open(tmp_path / "run").names("activation/*")
+    assert len(sites) == 10
+    assert sizes[0] <= 1024 * len(sites)
+
+
+def test_modules_of_a_class_share_a_graph_and_keep_their_names(tmp_path: Path) -> None:
+    model = Net()
+    blocks = [torch.compile(block, backend=EAGER) for block in model.blocks]
+    x = torch.randn(4, 8)
+    with tt.record(tmp_path / "run"), torch.no_grad():
+        tt.watch(model)
+        for _ in range(2):
+            blocks[1](blocks[0](x))
+    assert graphs() == (1, 0)
+    run = tt.open(tmp_path / "run")
+    with torch.no_grad():
+        for i, block in enumerate(model.blocks):
+            found = run.stats(f"activation/blocks.{i}.fc")
+            assert [one.mean for one in found] == pytest.approx(
+                [float(block.fc(block.norm(x)).mean())] * 2, rel=1e-4
+            )
+            x = block(x)
+
+
+def test_a_part_that_replaces_another_is_recorded_under_its_own_name(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    call = torch.compile(model, backend=EAGER)
+    with tt.record(tmp_path / "run"):
+        tt.watch(model, name="old")
+        call(torch.ones(4, 8))
+        model[0] = nn.Linear(8, 8)
+        tt.watch(model[0], name="new")
+        call(torch.ones(4, 8))
+    run = tt.open(tmp_path / "run")
+    counts = {name: len(run.series(name, "mean")[0]) for name in run.names("activation/*")}
+    assert counts == {
+        "activation/old:0": 1,
+        "activation/old:1": 2,
+        "activation/old:(root)": 2,
+        "activation/new:(root)": 1,
+    }
 
 
 def slots_of(model: nn.Module) -> Any:
