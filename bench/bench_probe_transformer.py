@@ -1,7 +1,7 @@
 """A compiled 4-layer transformer with all modules watched, over the same one unwatched.
 
-Two models of one class, so that each has its own graph.  Steps of both alternate, each goes first as
-often as the other, and processor time is measured: a busy machine delays the longer step more often.
+Two models of one class, so that each has its own graph.  Steps of both alternate, each goes first
+as often as the other, and processor time is measured: on a busy machine the longer step waits more.
 """
 
 import tempfile
