@@ -83,7 +83,7 @@ function medianOf(values) {
   return sorted.length ? sorted[sorted.length >> 1] : NaN;
 }
 
-const OUTLIER = 100; /* times what 99 of 100 values stay below */
+const OUTLIER = 1000; /* times what 9 of 10 values stay below */
 
 /** From values to colours, for all values of these rows.
  * @param {Float32Array[]} all @param {string} kind */
@@ -112,9 +112,9 @@ export function scaleOf(all, kind) {
   sample.sort((a, b) => a - b);
   if (sample.length) {
     low = Math.max(low, sample[Math.floor(sample.length * 0.01)]);
-    const usual = sample[Math.floor(sample.length * 0.99)];
-    if (high > OUTLIER * usual) { /* a few huge values must not take all colours */
-      high = usual;
+    const most = OUTLIER * sample[Math.floor(sample.length * 0.9)];
+    if (high > most) { /* a few huge values must not take all colours */
+      high = sample.filter((size) => size <= most).pop() || high;
       top = "≥ ";
     }
   }
