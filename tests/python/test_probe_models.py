@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 
 class Recurrent(nn.Module):
@@ -35,6 +36,32 @@ class Dropped(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.head(self.drop(torch.relu(self.first(x))))
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.relu(self.norm(self.conv(x[:, None]))))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(checkpoint(self.block, x, use_reentrant=False))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def transformer() -> nn.Module:
+    return nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, dropout=0), nn.Linear(8, 2))
 
 
 def from_configuration(kind: str) -> nn.Module:
@@ -109,6 +136,12 @@ def assert_same(
 def test_recurrent_networks_and_dropout_have_the_same_points(tmp_path: Path) -> None:
     assert_same(tmp_path / "lstm", Recurrent)
     assert_same(tmp_path / "dropout", Dropped)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("make", [mlp, Convolutions, transformer, Checkpointed])
+def test_small_models_have_the_same_points(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
+    assert_same(tmp_path, make)
 
 
 def test_a_model_under_autocast_has_the_same_points(tmp_path: Path) -> None:
