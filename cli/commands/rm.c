@@ -1,7 +1,8 @@
 /* rm.c -- tensortap rm RUN...; also removes for `ls --keep-last`.
  *
  * Exists because what is gone is gone: only files that begin as a run file does are
- * unlinked, those of `check --repair` and black boxes too, and the folder goes only if it is then empty.
+ * unlinked, those of `check --repair` too, and charts and black boxes.  The folder goes only if it
+ * is then empty.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "output/json.h"
 #include "runs/blackbox.h"
@@ -9,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,20 @@ static bool is_repaired(const char *name)
            is_of_form(name, "rank%*9d.%*9d.repaired.tap%n");
 }
 
+/* Also with a slash behind it, which lstat would follow. */
+static bool is_link(const char *path)
+{
+    struct stat about;
+    char name[4096];
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (len >= sizeof name)
+        return false;
+    (void)snprintf(name, sizeof name, "%.*s", (int)len, path);
+    return lstat(name, &about) == 0 && S_ISLNK(about.st_mode);
+}
+
 /* Adds up the size of a file, if it is one of ours, and removes it if asked to. */
 static tt_exit visit_file(const char *path, bool removes, int64_t *bytes, tt_error *err)
 {
@@ -45,6 +61,35 @@ static tt_exit visit_file(const char *path, bool removes, int64_t *bytes, tt_err
     if (!removes || unlink(path) == 0)
         return TT_EXIT_FINE;
     return tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove %.150s: %s", path, strerror(errno));
+}
+
+static bool is_chart(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0);
+}
+
+/* The same for the pictures in the run's folder `charts`, and for that folder. */
+static void visit_charts(const char *run, bool removes, int64_t *bytes)
+{
+    char *path = NULL;
+    DIR *folder = asprintf(&path, "%s/charts", run) >= 0 && !is_link(path) ? opendir(path) : NULL;
+    for (struct dirent *at; folder != NULL && (at = readdir(folder)) != NULL;) {
+        struct stat about;
+        if (!is_chart(at->d_name) ||
+            fstatat(dirfd(folder), at->d_name, &about, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(about.st_mode))
+            continue;
+        *bytes += about.st_size;
+        if (removes)
+            (void)unlinkat(dirfd(folder), at->d_name, 0);
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+        if (removes)
+            (void)rmdir(path);
+    }
+    free(path);
 }
 
 /* The same for the files of a run, and for its folder. */
@@ -64,27 +109,15 @@ static tt_exit visit_run(const char *path, bool removes, int64_t *bytes, tt_erro
     }
     (void)closedir(folder);
     tt_blackboxes boxes = { 0 };
-    if (code == TT_EXIT_FINE)
+    if (code == TT_EXIT_FINE) {
         tt_blackbox_visit(path, removes, &boxes);
+        visit_charts(path, removes, bytes);
+    }
     *bytes += boxes.bytes;
     if (code == TT_EXIT_FINE && removes && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
         code = tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove the folder %.150s: %s", path,
                            strerror(errno));
     return code;
-}
-
-/* Also with a slash behind it, which lstat would follow. */
-static bool is_link(const char *path)
-{
-    struct stat about;
-    char name[4096];
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
-        len--;
-    if (len >= sizeof name)
-        return false;
-    (void)snprintf(name, sizeof name, "%.*s", (int)len, path);
-    return lstat(name, &about) == 0 && S_ISLNK(about.st_mode);
 }
 
 /* Looks at a run before anything is removed: how large it is, and whether it may be removed. */
@@ -173,9 +206,10 @@ static const tt_option options[] = {
 
 const tt_cmd tt_cmd_rm = {
     TT_CMD("rm", "RUN...", "remove runs; asks first"),
-    .doc = "Remove runs: their rank*.tap files, those of check --repair too, and the folder if nothing "
-           "else is in it. A symbolic link to a run is refused: name the run itself.\v"
-           "For example: tensortap rm runs/monday runs/tuesday",
+    .doc =
+        "Remove runs: their rank*.tap files, those of check --repair, charts and black boxes too, and "
+        "the folder if nothing else is in it. A symbolic link to a run is refused: name the run itself.\v"
+        "For example: tensortap rm runs/monday runs/tuesday",
     TT_OPTIONS(options),
     .json = "Print what was removed as JSON",
     .least = 1,

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from charts import capture
+from commands import tensortap
 
 import tensortap as tt
 
@@ -98,6 +99,8 @@ def test_charts_that_are_drawn_while_a_run_is_open_are_in_it(
     assert all(b"<svg" in chart.read_bytes() for chart in charts)
     page = tt.open(tmp_path / "run").report(tmp_path / "page.html").read_text()
     assert 'data-name="0/charts"' in page
+    assert tensortap("rm", "--yes", "run", folder=tmp_path).returncode == 0
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.heavy
