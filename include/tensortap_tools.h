@@ -511,7 +511,8 @@ typedef struct tt_findings {
     size_t count;
     tt_unchecked *unchecked;
     size_t unchecked_count;
-    int32_t rules; /* that were asked for */
+    int32_t rules;  /* that were asked for */
+    int64_t unread; /* points that are damaged: no rule saw them */
 } tt_findings;
 
 typedef struct tt_health_options {

@@ -71,6 +71,9 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
     if (totals.damaged > 0) {
         (void)tt_buf_printf(&line, "%" PRId64 " bytes cannot be read", totals.damaged);
         put(p, &line);
+    } else if (findings->unread > 0) {
+        (void)tt_buf_printf(&line, "%" PRId64 " points cannot be read", findings->unread);
+        put(p, &line);
     }
     tt_buf_free(&line);
 }

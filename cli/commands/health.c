@@ -29,6 +29,9 @@ static void print_text(const tt_call *call, const tt_findings *findings)
     if (totals.damaged > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; the rules did not see them\n",
                       tt_screen_bytes(totals.damaged));
+    else if (findings->unread > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
+                      tt_screen_count(findings->unread));
     (void)tt_findings_print(findings, SIZE_MAX, true);
     for (size_t i = 0; i < findings->unchecked_count; i++)
         tt_screen_say(TT_MOOD_FAINT, "not checked: %s %s\n", findings->unchecked[i].rule->id,

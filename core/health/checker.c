@@ -118,6 +118,8 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
         st = tt_draft_settle(draft, usual);
     if (st == TT_OK) {
         leave_asked_for(&draft->public, options);
+        for (int32_t i = 0; i < files; i++)
+            draft->public.unread += histories[i].unread;
         *out = &draft->public;
         draft = NULL;
     } else if (err != NULL && err->text[0] == '\0') {

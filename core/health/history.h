@@ -28,6 +28,7 @@ typedef struct tt_history {
     size_t subject_cap;
     tt_arena texts;
     int64_t last_step;   /* -1: no point */
+    int64_t unread;      /* points that are damaged */
     const char *stopped; /* borrowed; the exception that ended the program; NULL: none */
 } tt_history;
 

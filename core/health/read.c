@@ -240,7 +240,9 @@ static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
         if (st == TT_OK)
             st = read_chunk(run, &chunk, h, c);
-        if (st < 0 && st != TT_EFORMAT) /* damaged points are left out */
+        if (st == TT_EFORMAT) /* damaged points are left out */
+            h->unread += row->chunks[k].n;
+        else if (st < 0)
             return st;
     }
     return TT_OK;

@@ -309,6 +309,9 @@ def test_damaged_points_are_left_out_and_the_rest_is_judged(tmp_path: Path) -> N
     assert 5 <= damaged.numbers["steps"] < 3 * STEPS
     for command in ("health", "explain", "show"):
         assert "cannot be read" in tensortap(command, "run", folder=tmp_path).stdout
+    file.write_bytes(good[:third] + bytes(third) + good[2 * third :])  # its index is whole
+    for command in ("health", "explain"):
+        assert "cannot be read" in tensortap(command, "run", folder=tmp_path).stdout
 
 
 def test_replicas_that_drift_apart_are_found(
