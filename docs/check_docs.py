@@ -67,7 +67,6 @@ def run_shell(script: str, folder: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        input="y\n",  # to a question
         env={**os.environ, "PATH": path, "COLUMNS": "120", "ROOT": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
