@@ -84,8 +84,7 @@ static PyMethodDef functions[] = {
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
     { "_set_traced_call", FAST(calls_set_traced_call),
-      "_set_traced_call($module, function, listen, make_slots, make_forward, put_tensor, "
-      "list_parts, /)\n--\n\n"
+      "_set_traced_call($module, function, listen, make_slots, make_forward, put_tensor, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
     { "_begin_compiling", FAST(calls_begin_compiling),
       "_begin_compiling($module, /)\n--\n\n"

@@ -180,10 +180,9 @@ def _announce(module: Any, function: Callable[[Any], object] | None, /) -> None:
 def _set_traced_call(
     function: Callable[..., Any],
     listen: Callable[[], list[Any] | None],
-    make_slots: Callable[[Any, int, int], tuple[Any, bool]],
+    make_slots: Callable[[int], tuple[Any, bool]],
     make_forward: Callable[[Any], Any],
     put_tensor: Callable[[Any, str, bytearray, str, tuple[int, ...]], Any],
-    list_parts: Callable[[Any], list[Any]],
     /,
 ) -> None: ...
 def _begin_compiling() -> None: ...

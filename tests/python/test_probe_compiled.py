@@ -528,7 +528,7 @@ def test_gradients_of_activations_break_no_graph(tmp_path: Path) -> None:
     assert graphs() == (1, 0)
 
 
-def test_the_parts_of_a_compiled_module_share_its_slots(tmp_path: Path) -> None:
+def test_slots_take_at_most_a_kilobyte_for_each_site(tmp_path: Path) -> None:
     sizes: list[int] = []
 
     def backend(graph: Any, inputs: list[Any]) -> Any:
@@ -540,10 +540,9 @@ def test_the_parts_of_a_compiled_module_share_its_slots(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run"):
         tt.watch(model)
         call(torch.randn(4, 8))
-    assert len(sizes) == 1
     sites = tt.open(tmp_path / "run").names("activation/*")
     assert len(sites) == 10
-    assert sizes[0] <= 1024 * len(sites)
+    assert 0 < sum(sizes) <= 1024 * len(sites)
 
 
 def test_modules_of_a_class_share_a_graph_and_keep_their_names(tmp_path: Path) -> None:

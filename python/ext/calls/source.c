@@ -280,20 +280,19 @@ BINDING_FUNCTION(calls_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* _set_traced_call(function, listen, make_slots, make_forward, put_tensor, list_parts): function is what Dynamo finds when it looks a
+/* _set_traced_call(function, listen, make_slots, make_forward, put_tensor): function is what Dynamo finds when it looks a
  * tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
  * ours.  The others are traced.c's. */
 BINDING_FUNCTION(calls_set_traced_call)
 {
     binding_state *state = binding_state_of(module);
-    if (binding_read_arguments("_set_traced_call", 6, NULL, args, nargs, kwnames) < 0 ||
+    if (binding_read_arguments("_set_traced_call", 5, NULL, args, nargs, kwnames) < 0 ||
         calls_traced_set_call(state->calls_tap_type, args[0]) < 0)
         return NULL;
     Py_XSETREF(state->calls->listen, Py_NewRef(args[1]));
     Py_XSETREF(state->calls->make_slots, Py_NewRef(args[2]));
     Py_XSETREF(state->calls->make_forward, Py_NewRef(args[3]));
     Py_XSETREF(state->calls->put_tensor, Py_NewRef(args[4]));
-    Py_XSETREF(state->calls->list_parts, Py_NewRef(args[5]));
     Py_XSETREF(state->calls->no_args, PyTuple_New(0));
     calls_traced_init(state);
     Py_RETURN_NONE;
@@ -312,7 +311,7 @@ int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *m
     if (is_added) {
         Py_SETREF(tap->links, Py_NewRef(links));
         link->tap = tap;
-        calls_traced_update(tap);
+        calls_traced_update(state, tap);
     } else if (!PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError,
                      "calls of %s cannot be seen: it is no nn.Module of torch 2.1 or later",
@@ -338,7 +337,7 @@ static void link_take_off(binding_state *state, calls_link *link)
         PyObject *links = tuple_without(tap->links, link);
         if (links != NULL) {
             Py_SETREF(tap->links, links);
-            calls_traced_update(tap);
+            calls_traced_update(state, tap);
             tap_take_out_if_idle(state, tap, module);
         }
     }
@@ -417,7 +416,7 @@ static void tap_return(const calls_tap *old)
         Py_XSETREF(tap->announce, Py_XNewRef(old->announce));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
             ((calls_link *)PyTuple_GET_ITEM(tap->links, i))->tap = tap;
-        calls_traced_update(tap);
+        calls_traced_update(old->state, tap);
     }
     PyErr_Clear();
     Py_XDECREF(tap);
@@ -459,13 +458,13 @@ static PyMethodDef tap_methods[] = {
 };
 
 static PyMemberDef tap_members[] = {
+    { "module", T_OBJECT, offsetof(calls_tap, module), READONLY, "weak reference" },
     { "inner", T_OBJECT, offsetof(calls_tap, inner), READONLY, "what module.compile() had put here" },
     { "traced", T_BOOL, offsetof(calls_tap, is_traced), READONLY, "a compiled graph has called it" },
     { 0 },
 };
 
 static PyGetSetDef tap_getset[] = {
-    { "module", calls_traced_owner, NULL, "the module, or None", NULL },
     { "probes", calls_traced_probes, NULL, "which probes torch.compile is to put into a graph", NULL },
     { "slots", calls_traced_slots, NULL, "the tensor that they share", NULL },
     { 0 },

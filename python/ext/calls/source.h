@@ -99,11 +99,6 @@ enum {
     CALLS_PROBE_INPUTS = 1 << 1,
     CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs; those who do not want them do not hear of them */
 };
-/* Beside these in ModuleTap.probes: what a graph is to run, where that is not the class's forward(). */
-enum {
-    CALLS_RUNS_INNER = 1 << 3,   /* what module.compile() put into the slot */
-    CALLS_RUNS_FORWARD = 1 << 4, /* the forward that the program set on the module */
-};
 
 /* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */
 struct calls_consumer {
@@ -216,7 +211,6 @@ typedef struct calls_state {
     /* Of traced.c: */
     PyObject *dynamo;                                          /* owned; "torch._dynamo" */
     PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
-    PyObject *list_parts;                                      /* owned or NULL; as these */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
     PyObject *forward_code;           /* owned or NULL; of what make_forward makes */
     PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
@@ -268,12 +262,9 @@ typedef struct calls_tap {
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
-    uint64_t number; /* in calls_state.taps, from 1 */
-    PyObject *slots; /* owned or NULL; the tensor that its probes share, and those of its parts */
-    void *control;   /* probe_slots in it; NULL: none */
-    int32_t slot_count;
-    uint64_t *parts; /* owned or NULL; numbers of the taps of module.modules(); 0: not watched */
-    size_t part_count;
+    uint64_t number;  /* in calls_state.taps, from 1 */
+    PyObject *slots;  /* owned or NULL; the tensor that its probes share */
+    void *control;    /* probe_slots in it; NULL: none */
     uint32_t probes;  /* of CALLS_PROBE_; only grows */
     bool is_traced;   /* compiled code has guards on it: it stays where it is */
     bool is_prepared; /* its module's parts have such objects too */
@@ -284,28 +275,18 @@ typedef struct calls_tap {
 calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes);
 
 /* ---- traced.c ---- */
-calls_tap *calls_tap_numbered(const calls_state *calls, uint64_t number); /* borrowed; NULL: gone */
-bool calls_traced_add(binding_state *state, calls_tap *tap);              /* false: no memory */
+/* Sets the Python function that Dynamo traces where an object of this type is called. */
+int calls_traced_set_call(PyTypeObject *type, PyObject *function);
+void calls_traced_init(binding_state *state);
+bool calls_traced_add(binding_state *state, calls_tap *tap); /* false: no memory */
 void calls_traced_remove(calls_tap *tap);
 void calls_traced_take_forward(binding_state *state, const calls_tap *tap, PyObject *module);
 void calls_traced_listen(binding_state *state);
 void calls_traced_prepare(calls_tap *tap); /* its module is called, and nobody has it watched */
-PyObject *calls_traced_owner(PyObject *self, void *closure);
+void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_probes(PyObject *self, void *closure);
-bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* one that we made */
-
-/* ---- hidden.c: sets the Python function that Dynamo traces where an object of this type is called ---- */
-int calls_traced_set_call(PyTypeObject *type, PyObject *function);
-
-/* ---- slots.c ---- */
-void calls_traced_init(binding_state *state);
-void calls_traced_update(calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_slots(PyObject *self, void *closure);
-bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out);
-calls_tap *calls_part_of(const calls_state *calls, const calls_tap *root, int32_t slot); /* borrowed */
-bool calls_link_hears(const calls_link *link); /* does its consumer want anything of compiled graphs? */
-bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place);
-bool calls_link_is_root(const calls_link *link); /* the outermost module of its consumer */
+bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* one that we made */
 
 /* call.c: counts a call, and tells the consumer that it begins; its number in the step. */
 uint32_t calls_link_count(calls_link *link, calls_thread *thread, bool is_training, bool is_outermost);

@@ -23,8 +23,7 @@ enum { TIMED = 16 /* one probe in so many, as RECORDER_SAMPLES of runs */ };
 static const probe_listener *_Atomic listener; /* set once */
 static _Thread_local int eager_depth;          /* eager calls around what runs now */
 static _Thread_local uint32_t timer;
-static _Atomic uint64_t calls;       /* of the operator in forward */
-static _Atomic uint64_t version = 1; /* of what is known about slots */
+static _Atomic uint64_t calls; /* of the operator in forward */
 
 void probe_listen(const probe_listener *to)
 {
@@ -36,20 +35,10 @@ int *probe_eager_depth(void)
     return &eager_depth;
 }
 
-void probe_slots_init(probe_slots *slots, uint64_t module, size_t count)
+void probe_slots_init(probe_slots *slots, uint64_t module)
 {
     *slots = (probe_slots){ .magic = MAGIC, .module = module };
-    memset(slots->products, PROBE_UNKNOWN, count);
-}
-
-void probe_forget(void)
-{
-    version++;
-}
-
-uint64_t probe_version(void)
-{
-    return version;
+    memset(slots->products, PROBE_UNKNOWN, sizeof slots->products);
 }
 
 static int64_t clock_read(clockid_t which)
@@ -175,32 +164,27 @@ static bool describe(tensor_handle t, tt_tensor *out)
 /* ---- the kernel ---------------------------------------------------------- */
 
 /* The probe_slots in this tensor, or NULL with a reason. */
-static probe_slots *slots_in(const tt_tensor *t, int64_t slot, char *why, size_t size)
+static probe_slots *slots_in(const tt_tensor *t, char *why, size_t size)
 {
     probe_slots *slots = (probe_slots *)t->data;
-    int64_t count = t->count - (int64_t)sizeof *slots;
-    if (t->dtype != TT_U8 || t->ndim != 1 || count < PROBE_SLOTS || t->stride[0] != 1 ||
+    if (t->dtype != TT_U8 || t->ndim != 1 || t->count < PROBE_BYTES || t->stride[0] != 1 ||
         (uintptr_t)t->data % _Alignof(probe_slots) != 0)
         snprintf(why, size,
-                 "tensortap::probe_v1: slots must be the contiguous uint8 tensor that tensortap made, "
-                 "not %s with %d dimensions and %lld elements",
-                 tt_dtype_name(t->dtype), (int)t->ndim, (long long)t->count);
+                 "tensortap::probe_v1: slots must be the contiguous uint8 tensor of %d elements that "
+                 "tensortap made, not %s with %d dimensions and %lld elements",
+                 PROBE_BYTES, tt_dtype_name(t->dtype), (int)t->ndim, (long long)t->count);
     else if (slots->magic != MAGIC)
         snprintf(why, size, "tensortap::probe_v1: slots was not made by tensortap; watch the model");
-    else if (slot < 0 || slot >= count)
-        snprintf(why, size, "tensortap::probe_v1: slot must be from 0 to %lld, not %lld",
-                 (long long)count - 1, (long long)slot);
     else
         return slots;
     return NULL;
 }
 
-/* What to compute of a slot.  What is not known is asked with the GIL. */
+/* What to compute of a slot.  The first time that is asked with the GIL. */
 static uint32_t products_of(probe_slots *slots, int32_t slot)
 {
     uint8_t products = slots->products[slot];
-    if (products != PROBE_UNKNOWN &&
-        slots->version == atomic_load_explicit(&version, memory_order_relaxed))
+    if (products != PROBE_UNKNOWN)
         return products;
     if (listener == NULL || !Py_IsInitialized())
         return 0;
@@ -270,9 +254,9 @@ static void end_timing(probe_row *row, int64_t start)
     row->cost = start != 0 ? clock_read(CLOCK_MONOTONIC) - start : 0;
 }
 
-static void tell_root(const probe_slots *slots, uint32_t products)
+static void tell_root(const probe_slots *slots)
 {
-    if (products & PROBE_ROOT && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
+    if (slots->is_root && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
         !probe_log_is_empty()) {
         PyGILState_STATE gil = PyGILState_Ensure();
         listener->root_ran(slots->module);
@@ -284,7 +268,7 @@ static void tell_root(const probe_slots *slots, uint32_t products)
 static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t slot)
 {
     bool is_forward = call == 0;
-    uint32_t wanted = begin_call(slots, slot, &call), products = wanted & ~(uint32_t)PROBE_ROOT;
+    uint32_t products = begin_call(slots, slot, &call);
     if (products != 0) {
         probe_row row;
         begin_row(&row, slots, call, slot, products);
@@ -297,7 +281,17 @@ static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t s
         probe_log_append(&row);
     }
     if (is_forward)
-        tell_root(slots, wanted);
+        tell_root(slots);
+}
+
+/* Checks what the types do not; false with a reason. */
+static bool is_in_range(int64_t slot, char *why, size_t size)
+{
+    if (slot >= 0 && slot < PROBE_SLOTS)
+        return true;
+    snprintf(why, size, "tensortap::probe_v1: slot must be from 0 to %d, not %lld", PROBE_SLOTS - 1,
+             (long long)slot);
+    return false;
 }
 
 /* Reads the number of a call that slots had; false with a reason. */
@@ -333,8 +327,8 @@ static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
         snprintf(why, sizeof why,
                  "tensortap::probe_v1: slots must be a dense tensor on the CPU; x and slots must lie on "
                  "the same device");
-    else
-        to = slots_in(&slots, slot, why, sizeof why);
+    else if (is_in_range(slot, why, sizeof why))
+        to = slots_in(&slots, why, sizeof why);
     if (to != NULL && tensors == MOST &&
         (!describe(all[CALL], &number) || !read_call(&number, &call, why, sizeof why)))
         to = NULL;
@@ -378,7 +372,8 @@ static probe_slots *read_slots(binding_state *state, PyObject *held, PyObject *n
     *call = 0;
     if (binding_open_view(state, held, view) < 0)
         return NULL;
-    slots = slots_in(&view->tensor, slot, why, sizeof why);
+    if (is_in_range(slot, why, sizeof why))
+        slots = slots_in(&view->tensor, why, sizeof why);
     if (slots != NULL && number != Py_None) {
         if (binding_open_view(state, number, &bytes) < 0) {
             tensor_view_close(view);
@@ -429,7 +424,7 @@ BINDING_FUNCTION(probe_run_on_device)
         return NULL;
     PyObject *number = NULL, *result = NULL; /* owned */
     bool is_forward = call == 0;
-    uint32_t wanted = begin_call(slots, (int32_t)slot, &call), products = wanted & ~(uint32_t)PROBE_ROOT;
+    uint32_t products = begin_call(slots, (int32_t)slot, &call);
     if (products & (TT_PRODUCT_DIGEST | TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE)) {
         result = Py_NewRef(Py_True);
         goto out;
@@ -449,7 +444,7 @@ BINDING_FUNCTION(probe_run_on_device)
         probe_log_append(&row);
     }
     if (is_forward)
-        tell_root(slots, wanted);
+        tell_root(slots);
     result = Py_NewRef(Py_False);
 out:
     tensor_view_close(&view);

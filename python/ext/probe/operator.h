@@ -3,10 +3,9 @@
  *     tensortap::probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()
  *     tensortap::probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()
  *
- * `slots` belongs to the outermost watched module of a graph: a uint8 tensor that begins with a
- * probe_slots.  `slot` says which tensor of it, or of which of its parts, x is: PROBE_SLOTS times the
- * place of the part in module.modules(), plus the number of the tensor.  One byte for each slot says
- * what to compute, so switching a site off needs no other graph: the operator reads the byte and returns.
+ * `slots` belongs to one watched module: a uint8 tensor of PROBE_BYTES that begins with a
+ * probe_slots.  `slot` says which tensor of that module x is.  One byte for each slot says what
+ * to compute, so switching a site off needs no other graph: the operator reads the byte and returns.
  * The second runs in backward; `call` is a copy of probe_slots.call, made when the tensor was seen.
  * Statistics go to the log (probe/log.h).  Torch is not linked: its functions are looked up.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -22,24 +21,25 @@ enum {
     PROBE_SLOTS = 208,    /* of one module */
     PROBE_UNKNOWN = 0xFF, /* a slot that nobody has decided about yet */
     PROBE_SEEN = 0x40,    /* beside TT_PRODUCT_: log the shape, compute nothing */
-    PROBE_ROOT = 0x80,    /* rows are taken when this tensor is there, if no call around it is eager */
 };
 
 /* What slots begins with, in memory of torch's.  Written with the GIL, read without. */
 typedef struct probe_slots {
     uint64_t magic;
-    uint64_t module;    /* its number */
-    uint64_t call;      /* number of the operator's last call here; it must change something, or Inductor
-                      removes it */
-    uint64_t version;   /* of probe_forget(): an older one makes all slots unknown */
-    uint8_t products[]; /* of TT_PRODUCT_, PROBE_SEEN, PROBE_ROOT; 0: off; to the end of the tensor */
+    uint64_t module;  /* its number */
+    uint64_t call;    /* number of the operator's last call here; it must change something, or Inductor
+                         removes it */
+    uint32_t is_root; /* rows are taken as soon as this module has run, if none around it is eager */
+    uint32_t unused;
+    uint8_t products[PROBE_SLOTS]; /* of TT_PRODUCT_, PROBE_SEEN; 0: off */
 } probe_slots;
+enum { PROBE_BYTES = 256 };
+_Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");
 _Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py");
-_Static_assert(offsetof(probe_slots, products) == 32, "as HEADER in models/probes.py");
 
 /* What the operator asks; both are called with the GIL and leave no exception. */
 typedef struct probe_listener {
-    uint8_t (*products)(uint64_t module, int32_t slot); /* of a slot that is unknown or forgotten */
+    uint8_t (*products)(uint64_t module, int32_t slot); /* of a slot that is unknown */
     void (*root_ran)(uint64_t module);
 } probe_listener;
 void probe_listen(const probe_listener *listener); /* it must outlive the process's Python */
@@ -50,10 +50,7 @@ int *probe_eager_depth(void);
 /* Is this thread in backward()?  A forward that runs there is a repetition. */
 bool probe_is_in_backward(void);
 
-void probe_slots_init(probe_slots *slots, uint64_t module, size_t count);
-/* All slots are asked about again; modules or their consumers have changed. */
-void probe_forget(void);
-uint64_t probe_version(void); /* how often that was */
+void probe_slots_init(probe_slots *slots, uint64_t module);
 
 /* _probe_register() -> bool: registers the operator with torch's C interface; False: this
  * torch has none. */

@@ -18,12 +18,10 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.models.unseen import skip
 
-OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes: what to probe
-RUNS_INNER, RUNS_FORWARD = 8, 16  # ... and what to run, where that is not the forward of the class
+OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
 
 CALL = slice(16, 24)  # of slots: probe_slots.call in probe/operator.h
-HEADER, SLOTS = 32, 208  # of slots: bytes before those of the places; places of a module
 SCHEMAS = {
     "probe_v1": "(Tensor x, Tensor(a!) slots, int slot) -> ()",
     "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
@@ -109,23 +107,17 @@ def _hook(x: Any, slots: Any, call: Any, slot: int) -> None:
         )
 
 
-def _make_slots(module: Any, header: int, places: int) -> tuple[Any, bool]:
-    """Return the tensor that a module and its parts share, and if its code was compiled before."""
+def _make_slots(size: int) -> tuple[Any, bool]:
+    """Return the tensor that the probes of a module share, and if its code was compiled before."""
     import torch
     from torch._guards import CompileContext
 
     _define()
-    size = header + places * len(_list_parts(module))
     with torch.inference_mode(False), torch.utils._python_dispatch._disable_current_modes():
         slots = torch.zeros(size, dtype=torch.uint8, device="cpu")
     torch._dynamo.mark_static_address(slots, guard=False)
     number = getattr(CompileContext.current_compile_id(), "frame_compile_id", 0)
     return slots, bool(number)
-
-
-def _list_parts(module: Any) -> list[Any]:
-    """Return a module and its parts, in the order that their slots have."""
-    return list(module.modules())
 
 
 def _listen() -> list[Any] | None:
@@ -153,44 +145,9 @@ def _begin_compiling(_: object = None) -> None:
     _core._begin_compiling()
 
 
-_part = [0]  # what `_find_root` has found last: the place of a module among the parts of its root
-
-
-def _find_root(context: Any) -> None:
-    """Have a module use the slots of the outermost module of the graph that it is a part of.
-
-    Dynamo runs this function while it traces `call_module`.  Each tensor of slots would be one
-    more input of the graph, with guards: for 100 layers those took longer than the probes.
-    """
-    translator = context._i_will_not_complain_if_bc_breaks_InstructionTranslator()
-    _part[0] = 0
-    outer = translator.parent
-    while outer is not None and outer.f_code is not call_module.__code__:
-        outer = outer.parent
-    if outer is None or "root" not in outer.symbolic_locals:
-        return
-    held = outer.symbolic_locals["root"].realize()
-    tap = translator.symbolic_locals["tap"].realize().value
-    known = translator.output.__dict__.setdefault("_tensortap_parts", {})  # of this compilation
-    parts = known.get(id(held.value))
-    if parts is None:
-        count = (held.value.slots.numel() - HEADER) // SLOTS
-        parts = {id(part): i for i, part in enumerate(_list_parts(held.value.module)) if i < count}
-        known[id(held.value)] = parts
-    if id(tap.module) in parts:
-        _part[0] = parts[id(tap.module)]
-        translator.symbolic_locals["root"] = held
-
-
-def _number() -> int:
-    """Return the number of a module among the parts of its root; for Dynamo, as the next one."""
-    return _part[0]
-
-
-def _place(part: int, kind: str, path: str, is_first: bool, is_last: bool) -> int:
+def _place(kind: str, path: str, is_first: bool, is_last: bool) -> int:
     """Return the slot of a tensor; Dynamo calls this while it traces and keeps the number."""
-    place = _core._place(kind, path, is_first, is_last)
-    return part * SLOTS + place if place >= 0 else -1
+    return _core._place(kind, path, is_first, is_last)
 
 
 def _is_exporting() -> bool:
@@ -204,9 +161,7 @@ def _is_exporting() -> bool:
 
 
 # As torch.compiler.assume_constant_result does.
-_constants: tuple[Any, ...] = (_number, _place, _is_exporting)
-for _constant in _constants:
-    _constant._dynamo_marked_constant = True
+_place._dynamo_marked_constant = _is_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
@@ -229,12 +184,11 @@ def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]
             find_tensors(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
 
 
-def _probe(
-    slots: Any, part: int, kind: str, value: Any, is_first: bool, has_gradients: bool = False
-) -> bool:
+def _probe(tap: Any, kind: str, value: Any, is_first: bool, has_gradients: bool = False) -> bool:
     """Put probes on the tensors of a value; say if the next one is the first of the call."""
     import torch
 
+    slots = tap.slots  # first: this also defines the operator
     found: list[tuple[str, Any]] = []
     find_tensors(value, "", 0, found)
     readable = [
@@ -243,22 +197,22 @@ def _probe(
         if tensor.device.type != "meta" and tensor.layout is torch.strided and not tensor.is_nested
     ]
     for i, (path, tensor) in enumerate(readable):
-        slot = _place(part, kind, path, is_first, kind == "output" and i == len(readable) - 1)
+        slot = _place(kind, path, is_first, kind == "output" and i == len(readable) - 1)
         if slot >= 0:
             torch.ops.tensortap.probe_v1(tensor, slots, slot)
             is_first = False
         if slot >= 0 and has_gradients and tensor.requires_grad:
-            slot = _place(part, "gradient", path, False, False)
+            slot = _place("gradient", path, False, False)
             if slot >= 0:
                 _hook(tensor, slots, slots[CALL].clone(), slot)
     return is_first
 
 
-def _run(tap: Any, probes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(tap: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a module as nn.Module.__call__ would without our object."""
-    if probes & RUNS_INNER:
+    if tap.inner is not None:
         return tap.inner(*args, **kwargs)
-    module = tap.module
+    module = tap.module()
     if (
         module._forward_hooks
         or module._forward_pre_hooks
@@ -266,30 +220,22 @@ def _run(tap: Any, probes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         or module._backward_pre_hooks
     ):
         return module._call_impl(*args, **kwargs)
-    function = type(module).forward
-    if probes & RUNS_FORWARD or not isinstance(function, FunctionType):
-        return module.forward(*args, **kwargs)
-    return function(module, *args, **kwargs)
+    return module.forward(*args, **kwargs)
 
 
 def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a watched module inside a compiled graph: what torch.compile makes of our call."""
     probes = tap.probes
-    if not probes & (OUTPUTS | INPUTS | GRADIENTS) or _is_exporting():
-        return _run(tap, probes, args, kwargs)
-    from torch._dynamo.comptime import comptime
-
-    root = tap
-    comptime(_find_root)  # sets root
-    part = _number()
-    slots = root.slots  # this also defines the operators
+    if not probes or _is_exporting():
+        return _run(tap, args, kwargs)
     is_first = True
     if probes & INPUTS:
-        value = args[0] if len(args) == 1 and not kwargs else args
-        is_first = _probe(slots, part, "input", value, is_first)
-        is_first = _probe(slots, part, "input", kwargs, is_first)
-    output = _run(tap, probes, args, kwargs)
-    _probe(slots, part, "output", output, is_first, bool(probes & GRADIENTS))
+        is_first = _probe(
+            tap, "input", args[0] if len(args) == 1 and not kwargs else args, is_first
+        )
+        is_first = _probe(tap, "input", kwargs, is_first)
+    output = _run(tap, args, kwargs)
+    _probe(tap, "output", output, is_first, bool(probes & GRADIENTS))
     return output
 
 
@@ -332,4 +278,4 @@ def _put_tensor(output: Any, path: str, data: bytearray, dtype: str, shape: tupl
     return output
 
 
-_core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor, _list_parts)
+_core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor)
