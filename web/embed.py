@@ -22,8 +22,9 @@ IMPORT = re.compile(r"^import\s.*?;\n", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 NEXT_NAME = re.compile(r"^(?:export )?(?:const|let) .*?, (\w+) = ", re.MULTILINE)
 POLICY = (
-    "default-src 'none'; script-src 'sha256-{first}' 'sha256-{script}'; style-src 'sha256-{style}'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; connect-src {{{{CONNECT}}}}"
+    "default-src 'none'; script-src 'sha256-{first}' 'sha256-{script}'; "
+    "style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "connect-src {{{{CONNECT}}}}"
 )
 
 

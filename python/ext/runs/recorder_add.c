@@ -169,6 +169,8 @@ void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const i
         (void)runs_recorder_make_room(self, 0);
     if (self->rec != NULL)
         (void)runs_recorder_emit(self, event); /* counts what it drops */
+    event->tensor = NULL;                      /* they end here */
+    event->stats = NULL;
 }
 
 /* ---- names --------------------------------------------------------------- */
