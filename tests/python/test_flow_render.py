@@ -68,21 +68,26 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_keeps_the_nodes(tmp_pat
     assert output.node_count == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (ModuleNotFoundError("no such module"), "pip install pygraphviz"),
+        (ImportError("libgobject-2.0.so.0: cannot open"), "apt-get install libglib2.0-0"),
+    ],
+)
 def test_without_graphviz_the_dot_file_is_written_and_the_message_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: ImportError, remedy: str
 ) -> None:
     real = builtins.__import__
 
     def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "pygraphviz":
-            raise ImportError("no such module")
+            raise error
         return real(name, *args, **kwargs)
 
     capture()
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.warns(
-        RuntimeWarning, match=r"x\.png was not drawn.*pip install pygraphviz.*x\.dot"
-    ) as told:
+    with pytest.warns(RuntimeWarning, match=rf"x\.png was not drawn.*{remedy}.*x\.dot") as told:
         output = flow.off(filename="x.png")
     assert told[0].filename == __file__
     assert output == flow.RenderOutput("out/x.dot", False, 2)

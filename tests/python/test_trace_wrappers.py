@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch")
-import torch.distributed as dist  # noqa: E402
+from ranks import run_ranks, said  # noqa: E402
 from torch import nn  # noqa: E402
 from trace_models import C, Small  # noqa: E402
 
@@ -86,19 +86,19 @@ def test_a_tracer_that_is_stopped_inside_of_a_replica_lets_go_of_it():
     assert [replica() for replica in wrapped.replicas] == [None, None]
 
 
+def trace_either(rank, world):
+    model = Small()
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    for given in (model, wrapped):
+        with ModelTracer(given, NAMES) as tracer:
+            for _ in range(2):
+                wrapped(torch.randn(2, C)).sum().backward()
+        assert tracer.model is model
+        check(tracer, 2)
+
+
 def test_ddp_is_looked_through_whichever_of_the_two_is_given():
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-    try:
-        model = Small()
-        wrapped = nn.parallel.DistributedDataParallel(model)
-        for given in (model, wrapped):
-            with ModelTracer(given, NAMES) as tracer:
-                for _ in range(2):
-                    wrapped(torch.randn(2, C)).sum().backward()
-            assert tracer.model is model
-            check(tracer, 2)
-    finally:
-        dist.destroy_process_group()
+    said(run_ranks(1, trace_either))
 
 
 class Partly(nn.Module):

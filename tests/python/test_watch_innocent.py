@@ -17,8 +17,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from ranks import run_ranks, said  # noqa: E402
 from recorded import points, record  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tensortap import _core  # noqa: E402
@@ -209,38 +211,29 @@ def test_the_encoder_layer_keeps_its_fused_path_in_eval(tmp_path: Path) -> None:
     assert len(run.at("activation/(root)")) == 1
 
 
-def test_ddp_in_one_process_is_the_same_and_its_names_are_the_models(tmp_path: Path) -> None:
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
+def both_under_ddp(rank: int, world: int, folder: Path) -> Any:
+    return both(folder, *CASES["mlp"], wrap=DistributedDataParallel).sites()
 
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    store = dist.FileStore(str(tmp_path / "store"), 1)
-    dist.init_process_group("gloo", rank=0, world_size=1, store=store)
-    try:
-        run = both(tmp_path, *CASES["mlp"], wrap=DistributedDataParallel)
-    finally:
-        dist.destroy_process_group()
-    assert {"activation/(root)", "activation/a", "gradient/a.weight"} <= run.sites()
+
+def test_ddp_is_the_same_and_its_names_are_the_models(tmp_path: Path) -> None:
+    (sites,) = said(run_ranks(1, both_under_ddp, tmp_path))
+    assert {"activation/(root)", "activation/a", "gradient/a.weight"} <= sites
+
+
+def wrap_a_watched_model(rank: int, world: int, folder: Path) -> Any:
+    model = Mine()
+
+    def train_wrapped(_: object) -> None:
+        wrapped = DistributedDataParallel(model)
+        wrapped(torch.randn(2, 6)).sum().backward()
+        torch.optim.SGD(wrapped.parameters(), lr=0.1).step()
+
+    run = record(folder, model, train_wrapped)
+    return run.steps("activation/(root)"), run.steps("gradient/a.weight")
 
 
 def test_wrapping_a_watched_model_in_ddp_works(tmp_path: Path) -> None:
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    model = Mine()
-
-    def run_ddp(_: object) -> None:
-        store = dist.FileStore(str(tmp_path / "store"), 1)
-        dist.init_process_group("gloo", rank=0, world_size=1, store=store)
-        try:
-            wrapped = DistributedDataParallel(model)
-            wrapped(torch.randn(2, 6)).sum().backward()
-            torch.optim.SGD(wrapped.parameters(), lr=0.1).step()
-        finally:
-            dist.destroy_process_group()
-
-    run = record(tmp_path, model, run_ddp)
-    assert run.steps("activation/(root)") == run.steps("gradient/a.weight") == [0]
+    assert said(run_ranks(1, wrap_a_watched_model, tmp_path)) == [([0], [0])]
 
 
 def test_data_parallel_is_watched_without_hooks(tmp_path: Path) -> None:
