@@ -68,6 +68,7 @@ def run_shell(script: str, folder: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-c", script],
         cwd=folder,
         env={**os.environ, "PATH": path, "COLUMNS": "120", "ROOT": str(ROOT)},
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
