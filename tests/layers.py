@@ -68,7 +68,7 @@ PACKAGES = {
     "devices": set(),
     "findings": {"models"},
     "blackbox": {"models", "files"},
-    "runs": {"models", "display", "devices", "findings", "blackbox"},
+    "runs": {"models", "display", "files", "devices", "findings", "blackbox"},
     **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},
     "commands": {"models", "display", "files", "blackbox", "runs", *FRONT_ENDS},
 }

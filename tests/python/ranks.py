@@ -32,7 +32,7 @@ def _work(rank, world, port, timeout, folder, function, arguments):
 
 
 def run_ranks(world, function, *arguments, timeout=60):
-    """Run function(rank, world, ...) in as many processes; give what each said."""
+    """Run function(rank, world, ...) in as many processes; return what each said."""
     with tempfile.TemporaryDirectory() as folder:
         context = mp.get_context("forkserver")  # imports torch once for all tests
         context.set_forkserver_preload(["torch._dynamo", "torch.distributed", "pytest", "h5py"])
@@ -55,7 +55,7 @@ def run_ranks(world, function, *arguments, timeout=60):
 
 
 def said(answers):
-    """Give what every rank returned; all must have."""
+    """Return what every rank returned; all must have."""
     for rank, answer in enumerate(answers):
         assert answer[0] == "ok", f"rank {rank}: {answer[-1]}"
     return [answer[1] for answer in answers]

@@ -99,6 +99,12 @@ def test_charts_that_are_drawn_while_a_run_is_open_are_in_it(
     assert all(b"<svg" in chart.read_bytes() for chart in charts)
     page = tt.open(tmp_path / "run").report(tmp_path / "page.html").read_text()
     assert 'data-name="0/charts"' in page
+    charts[0].unlink()
+    charts[0].symlink_to(tmp_path / "mine.svg")  # is not written through
+    with tt.record(tmp_path / "run", resume=True), pytest.warns(RuntimeWarning, match="calls.svg"):
+        draw()
+    assert not (tmp_path / "mine.svg").exists()
+    charts[0].unlink()
     assert tensortap("rm", "--yes", "run", folder=tmp_path).returncode == 0
     assert not (tmp_path / "run").exists()
 

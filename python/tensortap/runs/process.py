@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tensortap.display import session
+from tensortap.files.whole import whole_file
 
 if TYPE_CHECKING:
     from tensortap.runs.record import Recording
@@ -65,7 +66,7 @@ def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
     content = picture()
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, name), "wb") as file:
+        with whole_file(os.path.join(folder, name)) as path, open(path, "wb") as file:
             file.write(content)
     except OSError as error:  # the program's own files matter more
         warnings.warn(f"{name} is not in the run: {error}", RuntimeWarning, stacklevel=2)
