@@ -461,6 +461,10 @@ void tt_diff_free(tt_diff *diff);
 
 /* ---- health -------------------------------------------------------------- */
 
+/* What computes a loss, as the recorder writes it under tensortap/labels/: those that are not negative
+ * if their labels are what they should be. */
+typedef enum tt_loss_made_by { TT_LOSS_BINARY_CROSS_ENTROPY = 1, TT_LOSS_NLL = 2 } tt_loss_made_by;
+
 typedef enum tt_severity { TT_SEVERITY_WARNING, TT_SEVERITY_ERROR } tt_severity;
 const char *tt_severity_text(tt_severity severity); /* "warning", "error" */
 

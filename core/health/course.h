@@ -40,9 +40,6 @@ typedef enum tt_state_bit {
     TT_STATE_HAS_GRAD = 4,
 } tt_state_bit;
 
-/* Losses that are not negative if their labels are what they should be. */
-typedef enum tt_loss_made_by { TT_LOSS_BINARY_CROSS_ENTROPY = 1, TT_LOSS_NLL = 2 } tt_loss_made_by;
-
 enum {
     TT_COURSE_RECENT = 16, /* points */
     TT_COURSE_WARM = 10,   /* points after which a history is one */

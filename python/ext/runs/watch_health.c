@@ -1,13 +1,15 @@
 /* watch_health.c -- what the rules of health need beyond statistics.
  *
  * How much a step changes each weight, which units get no gradient, what a model was called with, in
- * which mode, and what its loss is computed by.  Recorded under names that begin with tensortap/, seldom and from a few elements, so that it
- * costs next to nothing.
+ * which mode, and what computes its loss.  Recorded under names that begin with tensortap/, seldom and
+ * from a few elements, so that it costs next to nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "tensortap_tools.h"
 
 enum {
     AT_FIRST = 16, /* steps in which every update is measured; after that one in EVERY */
@@ -318,7 +320,9 @@ void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
     PyErr_Clear();
     for (int depth = 0; node != NULL && depth < DEEPEST; depth++) {
         const char *type = Py_TYPE(node)->tp_name;
-        int made_by = begins(type, "BinaryCrossEntropy") ? 1 : begins(type, "NllLoss") ? 2 : 0;
+        int made_by = begins(type, "BinaryCrossEntropy") ? TT_LOSS_BINARY_CROSS_ENTROPY
+                      : begins(type, "NllLoss")          ? TT_LOSS_NLL
+                                                         : 0;
         int32_t known = 0;
         if (made_by != 0)
             record_number(self, own_site(self, &known, "tensortap/labels", name, true), made_by);

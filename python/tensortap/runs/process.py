@@ -69,7 +69,7 @@ def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
         with whole_file(os.path.join(folder, name)) as path, open(path, "wb") as file:
             file.write(content)
     except OSError as error:  # the program's own files matter more
-        warnings.warn(f"{name} is not in the run: {error}", RuntimeWarning, stacklevel=2)
+        session.warn(f"{name} is not in the run: {error}")
 
 
 def close_all() -> None:
