@@ -1,10 +1,15 @@
-"""A black box that is armed: its cost of a step, its memory, and the time to write it."""
+"""A black box that is armed: its cost of a step, its memory, and the time to write it.
+
+Steps with the box and without it alternate, one by one, and the first of each pair changes: a machine
+that is now faster and now slower does not favour one of them.  The box counts both, so a snapshot
+every 2 K steps is one in K steps with it.
+"""
 
 import os
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 
 import harness
 import torch
@@ -15,7 +20,7 @@ from tensortap.blackbox.box import Box
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.runs.record import record
 
-K, TURNS = 8, 9
+K, TURNS = 8, 20
 torch.set_num_threads(1)
 torch.manual_seed(0)
 layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
@@ -24,12 +29,23 @@ optimizer = torch.optim.AdamW(model.parameters())
 x = torch.randn(8, 64, 256)
 
 
-def steps() -> None:
-    """Train for K steps: one snapshot is taken in them."""
-    for _ in range(K):
-        model(run.batch(x)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+def step() -> None:
+    """Train for one step."""
+    model(run.batch(x)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def pairs() -> dict[bool, float]:
+    """Return the time of K steps with the box, one snapshot included, and of K without it."""
+    global is_armed
+    taken = {True: 0.0, False: 0.0}
+    for i in range(2 * K):
+        is_armed = i % 4 in (0, 3)
+        start = time.thread_time()
+        step()
+        taken[is_armed] += time.thread_time() - start
+    return taken
 
 
 def copy() -> None:
@@ -57,20 +73,18 @@ Box._quietly = timed
 ratios, differences = [], []
 with (
     tempfile.TemporaryDirectory() as folder,
-    record(f"{folder}/run", model=model, black_box=K) as run,
+    record(f"{folder}/run", model=model, black_box=2 * K) as run,
 ):
     box = run.box
     assert box is not None
     for _ in range(3):
-        steps()  # both snapshots have their memory
+        pairs()  # both snapshots have their memory
     for _ in range(TURNS):
-        spent, is_armed = 0, True
-        taken = harness.seconds(steps)
+        spent = 0
+        taken = pairs()
         copied = harness.seconds(copy)
-        ratios.append((spent / 1e9 - copied) / (taken - spent / 1e9))
-        is_armed = False
-        plain = harness.seconds(steps)
-        differences.append((taken - copied) / plain - 1)
+        ratios.append((spent / 1e9 - copied) / taken[False])
+        differences.append((taken[True] - copied) / taken[False] - 1)
     state = sum(t.numel() * t.element_size() for t in model.parameters()) * 3
     kept = [memory for step in box.steps for memory in step.memories()] + box.free
     held = sum(kept.memory.size for _, kept in box.snapshots) + sum(memory.size for memory in kept)
@@ -84,10 +98,14 @@ harness.row(
     at_most=True,
 )
 harness.row(
-    "... the same as a difference: K armed steps, then K that are not, median of pairs",
+    "... the same as a difference: armed steps and others in turn, median of 20 times 8",
     median(differences) * 100,
-    None,
+    1,
     unit="%",
+    at_most=True,
+)
+harness.row(
+    "... its standard error", stdev(differences) / len(differences) ** 0.5 * 100, None, unit="%"
 )
 harness.row(
     "armed: memory beyond two snapshots and 16 batches",
