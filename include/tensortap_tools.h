@@ -519,13 +519,19 @@ typedef struct tt_findings {
     int64_t unread; /* points that are damaged: no rule saw them */
 } tt_findings;
 
+/* What the rules have seen of a run, so that of a run that has grown only the rest is read. */
+typedef struct tt_histories tt_histories;
+void tt_histories_free(tt_histories *histories);
+
 typedef struct tt_health_options {
-    const char *select; /* ids, with commas; NULL: all */
-    const char *ignore; /* ids, with commas; NULL: none */
-    tt_run *baseline;   /* a good run; NULL: none */
+    const char *select;  /* ids, with commas; NULL: all */
+    const char *ignore;  /* ids, with commas; NULL: none */
+    tt_run *baseline;    /* a good run; NULL: none */
+    tt_histories **seen; /* what the rules have seen of the run; NULL: it is not kept */
 } tt_health_options;
 
-/* Finds what is wrong with a run.  Every point is read once.  options may be NULL.
+/* Finds what is wrong with a run.  Every point is read once.  options may be NULL; *options->seen may
+ * be NULL at first, and is the caller's to free.
  * TT_EINVAL: select or ignore has a word that is no id. */
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
 void tt_findings_free(tt_findings *findings);

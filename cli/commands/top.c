@@ -121,24 +121,17 @@ typedef struct view {
     double rate, cost; /* steps a second, share of the time; NaN: not known */
 } view;
 
-/* What the rules found; asked again only when that takes a small part of the time. */
+/* What the rules found, and what they have seen. */
 static struct {
-    tt_findings *findings; /* owned; NULL: not asked yet */
-    double asked, took;    /* s; when, and how long it took */
+    tt_findings *findings; /* owned */
+    tt_histories *seen;    /* owned */
 } rules;
 
 static tt_status ask_rules(tt_run *run, tt_error *err)
 {
-    enum { SHARE = 10 };
-    double now = tt_clock_seconds();
-    if (rules.findings != NULL && now - rules.asked < SHARE * rules.took)
-        return TT_OK;
     tt_findings_free(rules.findings);
     rules.findings = NULL;
-    tt_status st = tt_health(run, NULL, &rules.findings, err);
-    rules.asked = tt_clock_seconds();
-    rules.took = rules.asked - now;
-    return st;
+    return tt_health(run, &(tt_health_options){ .seen = &rules.seen }, &rules.findings, err);
 }
 
 static tt_status look(tt_run *run, view *out, tt_error *err)
@@ -279,6 +272,7 @@ static tt_exit top(tt_call *call)
                    : is_single   ? draw(call->path, run, false, call->err)
                                  : watch(call->path, run, call->err);
     tt_findings_free(rules.findings);
+    tt_histories_free(rules.seen);
     return tt_cmd_exit(st, call->err);
 }
 

@@ -56,20 +56,29 @@ static bool is_asked_for(const tt_rule *rule, const tt_health_options *options)
 
 /* ---- a run --------------------------------------------------------------------- */
 
-static void free_all(tt_history *histories, int32_t count)
+static int32_t count_ranks(const tt_history *files, int32_t count)
 {
-    for (int32_t i = 0; histories != NULL && i < count; i++)
-        tt_history_free(&histories[i]);
-    free(histories);
+    int32_t ranks = 0;
+    for (int32_t i = 0, k; i < count; i++) {
+        for (k = 0; k < i && files[k].rank != files[i].rank;)
+            k++;
+        ranks += k == i;
+    }
+    return ranks;
 }
 
-static tt_status apply_all(tt_draft *d, const tt_history *histories, int32_t count,
-                           const tt_history *baseline)
+/* Runs all rules over the files of a run.  good, usual: a good run, and what was found in it. */
+static tt_status judge(const tt_history *files, int32_t count, const tt_history *good,
+                       const tt_draft *usual, tt_draft **out)
 {
+    tt_draft *draft = *out = calloc(1, sizeof *draft);
+    if (draft == NULL)
+        return TT_ENOMEM;
+    draft->ranks = count_ranks(files, count);
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < RULES; i++)
-        st = tt_draft_apply(d, rules[i], histories, count, baseline);
-    return st;
+        st = tt_draft_apply(draft, rules[i], files, count, good);
+    return st == TT_OK ? tt_draft_settle(draft, usual) : st;
 }
 
 /* Every rule runs, because one that is not asked for may be the cause of a finding that is. */
@@ -92,41 +101,31 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
 {
     const tt_health_options none = { 0 };
     options = options != NULL ? options : &none;
-    tt_history *histories = NULL, *good = NULL; /* owned */
-    tt_draft *usual = NULL;                     /* owned */
-    int32_t files = tt_run_file_count(run),
-            good_files = options->baseline != NULL ? tt_run_file_count(options->baseline) : 0;
-    tt_draft *draft = calloc(1, sizeof *draft);
-    tt_status st = draft != NULL ? TT_OK : tt_fail_plain(err, TT_ENOMEM);
-    if (st == TT_OK)
-        st = check_ids(options->select, "select", err);
+    tt_histories *own = NULL, *good = NULL; /* owned */
+    tt_histories **seen = options->seen != NULL ? options->seen : &own;
+    tt_draft *usual = NULL, *draft = NULL; /* owned */
+    tt_status st = check_ids(options->select, "select", err);
     if (st == TT_OK)
         st = check_ids(options->ignore, "ignore", err);
     if (st == TT_OK)
-        st = tt_histories_read(run, &histories, &draft->ranks, err);
+        st = tt_histories_read(seen, run, err);
     if (st == TT_OK && options->baseline != NULL) {
-        usual = calloc(1, sizeof *usual);
-        st = usual != NULL ? tt_histories_read(options->baseline, &good, &usual->ranks, err) : TT_ENOMEM;
+        st = tt_histories_read(&good, options->baseline, err);
         if (st == TT_OK)
-            st = apply_all(usual, good, good_files, NULL);
-        if (st == TT_OK)
-            st = tt_draft_settle(usual, NULL);
+            st = tt_fail_plain(err, judge(good->files, good->count, NULL, NULL, &usual));
     }
     if (st == TT_OK)
-        st = apply_all(draft, histories, files, good_files > 0 ? good : NULL);
-    if (st == TT_OK)
-        st = tt_draft_settle(draft, usual);
+        st = tt_fail_plain(
+            err, judge((*seen)->files, (*seen)->count, good != NULL ? good->files : NULL, usual, &draft));
     if (st == TT_OK) {
         leave_asked_for(&draft->public, options);
-        for (int32_t i = 0; i < files; i++)
-            draft->public.unread += histories[i].unread;
+        for (int32_t i = 0; i < (*seen)->count; i++)
+            draft->public.unread += (*seen)->files[i].unread;
         *out = &draft->public;
         draft = NULL;
-    } else if (err != NULL && err->text[0] == '\0') {
-        (void)tt_fail_plain(err, st);
     }
-    free_all(histories, files);
-    free_all(good, good_files);
+    tt_histories_free(own);
+    tt_histories_free(good);
     tt_findings_free((tt_findings *)usual);
     tt_findings_free((tt_findings *)draft);
     return st;
@@ -189,12 +188,8 @@ static bool is_new(tt_checker *checker, const tt_finding *found)
 
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
-    tt_draft *draft = calloc(1, sizeof *draft);
-    if (draft == NULL)
-        return tt_fail_plain(err, TT_ENOMEM);
-    tt_status st = apply_all(draft, &checker->history, 1, NULL);
-    if (st == TT_OK)
-        st = tt_draft_settle(draft, NULL);
+    tt_draft *draft = NULL; /* owned */
+    tt_status st = judge(&checker->history, 1, NULL, NULL, &draft);
     if (st < 0) {
         tt_findings_free((tt_findings *)draft);
         return tt_fail_plain(err, st);

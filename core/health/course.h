@@ -66,6 +66,7 @@ typedef struct tt_course {
     int32_t site, subject, pattern; /* numbers in the history */
     int32_t ndim, dtype;            /* -1: unknown */
     int64_t elements;
+    int64_t read; /* points of the file that have been read */
     int64_t points, eval_points, skipped_points;
     int64_t first_step, last_step, last_skipped_step, last_eval_step;
     double first, latest, early; /* early: mean of the first 8 */

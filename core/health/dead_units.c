@@ -40,10 +40,10 @@ static void find(tt_case *c)
         return;
     /* Does anything arrive behind it?  If not, the gradient is lost elsewhere. */
     bool is_alive = false;
-    for (int32_t i = 0; i < c->history->count && !is_alive; i++) {
-        const tt_course *course = &c->history->courses[i];
-        is_alive = course->kind == TT_COURSE_GRADIENT && course->points > 0 && course->zero_run == 0 &&
-                   course->ndim == 1;
+    TT_EACH_COURSE(c, course)
+    {
+        is_alive |= course->kind == TT_COURSE_GRADIENT && course->points > 0 && course->zero_run == 0 &&
+                    course->ndim == 1;
     }
     const tt_course *gradient = tt_history_of(c->history, last, TT_COURSE_GRADIENT);
     const tt_course *bias = tt_history_of(c->history, last, TT_COURSE_PARAMETER);

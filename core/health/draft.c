@@ -43,8 +43,7 @@ const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site)
 
 const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, const tt_course *after)
 {
-    const tt_course *all = c->history->courses, *course = after != NULL ? after + 1 : all;
-    for (; course < all + c->history->count; course++)
+    for (const tt_course *course = after; (course = tt_history_next(c->history, course)) != NULL;)
         if (course->kind == kind && course->points + course->eval_points > 0) {
             c->has_data = true;
             return course;

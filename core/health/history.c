@@ -25,6 +25,15 @@ void tt_history_free(tt_history *h)
     *h = (tt_history){ 0 };
 }
 
+void tt_histories_free(tt_histories *histories)
+{
+    for (int32_t i = 0; histories != NULL && i < histories->count; i++)
+        tt_history_free(&histories->files[i]);
+    if (histories != NULL)
+        free(histories->files);
+    free(histories);
+}
+
 /* The number of a name, with an empty row if it is new. */
 static tt_status add_subject(tt_history *h, const char *name, int32_t *out)
 {
@@ -60,7 +69,6 @@ tt_course *tt_history_course(tt_history *h, int32_t site, const char *name)
     tt_course c = { .site = site,
                     .ndim = -1,
                     .dtype = -1,
-
                     .marked_step = -1,
                     .last_skipped_step = -1,
                     .last_eval_step = -1 };
@@ -83,6 +91,14 @@ tt_course *tt_history_course(tt_history *h, int32_t site, const char *name)
     h->courses[h->count] = c;
     h->by_site[site] = h->subjects[c.subject].of[c.kind] = ++h->count;
     return &h->courses[h->count - 1];
+}
+
+const tt_course *tt_history_next(const tt_history *h, const tt_course *after)
+{
+    for (size_t site = after != NULL ? (size_t)after->site + 1 : 0; site < h->by_site_cap; site++)
+        if (h->by_site[site] != 0)
+            return &h->courses[h->by_site[site] - 1];
+    return NULL;
 }
 
 tt_status tt_history_module(tt_history *h, const char *path, const char *class_name)

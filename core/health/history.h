@@ -17,7 +17,7 @@ typedef struct tt_subject {
 
 typedef struct tt_history {
     int32_t rank;
-    tt_course *courses; /* owned; in order of their first points */
+    tt_course *courses; /* owned */
     int32_t count;
     size_t cap;
     int32_t *by_site; /* owned; number of the course of a site plus 1; 0: none */
@@ -29,14 +29,24 @@ typedef struct tt_history {
     tt_arena texts;
     int64_t last_step;   /* -1: no point */
     int64_t unread;      /* points that are damaged */
+    int32_t modules;     /* of the file that were read */
     const char *stopped; /* borrowed; the exception that ended the program; NULL: none */
 } tt_history;
+
+/* Of every file of a run. */
+struct tt_histories {
+    tt_history *files; /* owned */
+    int32_t count;
+    size_t cap;
+};
 
 tt_status tt_history_create(int32_t rank, tt_history *out);
 void tt_history_free(tt_history *history);
 /* The course of a site, made if there is none; NULL: out of memory. */
 tt_course *tt_history_course(tt_history *history, int32_t site, const char *name);
 tt_status tt_history_module(tt_history *history, const char *path, const char *class_name);
+/* Returns the course that follows in the order of the sites, or the first one after NULL; NULL: no more. */
+const tt_course *tt_history_next(const tt_history *history, const tt_course *after);
 /* The course of this kind with the same tail; NULL: none. */
 const tt_course *tt_history_of(const tt_history *history, const tt_course *course, tt_course_kind kind);
 /* The same of a name that is made of two parts: ("fc", ".weight"). */

@@ -39,8 +39,8 @@ static void find(tt_case *c)
     const tt_course *first = NULL, *loss = NULL;
     long long reached = 0;
     c->has_data = true;
-    for (int32_t i = 0; i < c->history->count; i++) {
-        const tt_course *course = &c->history->courses[i];
+    TT_EACH_COURSE(c, course)
+    {
         if (!course->bad.is_set || !tt_site_is_shown(course->name, NULL))
             continue;
         reached++;

@@ -221,7 +221,8 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
             uint64_t mark = cell_of(&r, DIGEST, digest++);
             p.mark = c->kind == TT_COURSE_BATCH ? mark : p.mark;
         }
-        tt_course_add(c, &p);
+        if (chunk->first + i >= c->read)
+            tt_course_add(c, &p);
     }
     if (c->last_step > h->last_step)
         h->last_step = c->last_step;
@@ -235,7 +236,7 @@ static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *
         row != NULL && row->stored > 0 ? tt_history_course(h, site, tt_run_site_name(run, site)) : NULL;
     if (c == NULL)
         return row != NULL && row->stored > 0 ? TT_ENOMEM : TT_OK;
-    for (uint32_t k = 0; k < row->count; k++) {
+    for (uint32_t k = tt_index_from(row, c->read); k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
         if (st == TT_OK)
@@ -244,35 +245,37 @@ static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *
             h->unread += row->chunks[k].n;
         else if (st < 0)
             return st;
+        c->read = row->chunks[k].first + row->chunks[k].n;
     }
     return TT_OK;
 }
 
-tt_status tt_histories_read(tt_run *run, tt_history **out, int32_t *ranks, tt_error *err)
+static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
 {
-    tt_history *all = calloc((size_t)run->count + 1, sizeof *all);
-    tt_status st = all != NULL ? TT_OK : TT_ENOMEM;
-    int32_t count = 0;
-    for (int32_t file = 0; st == TT_OK && file < run->count; file++) {
-        tt_history *h = &all[file];
-        tt_module module;
-        tt_run_file about;
-        count += file == 0 || run->taps[file]->rank != run->taps[file - 1]->rank;
-        st = tt_history_create(run->taps[file]->rank, h);
-        if (tt_run_file_get(run, file, &about) == TT_OK)
-            h->stopped = about.stopped;
-        for (int32_t i = 0; st == TT_OK && tt_run_module(run, file, i, &module) == TT_OK; i++)
-            st = tt_history_module(h, module.path, module.class_name);
-        for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
-            st = read_site(run, file, site, h);
+    tt_module module;
+    tt_run_file about;
+    tt_status st = tt_run_file_get(run, file, &about);
+    if (st == TT_OK)
+        h->stopped = about.stopped;
+    for (; st == TT_OK && tt_run_module(run, file, h->modules, &module) == TT_OK; h->modules++)
+        st = tt_history_module(h, module.path, module.class_name);
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
+        st = read_site(run, file, site, h);
+    return st;
+}
+
+tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_error *err)
+{
+    tt_histories *all = *histories = *histories != NULL ? *histories : calloc(1, sizeof *all);
+    tt_status st =
+        all != NULL ? tt_grow(&all->files, &all->cap, (size_t)run->count, sizeof *all->files) : TT_ENOMEM;
+    for (; st == TT_OK && all->count < run->count; all->count++)
+        st = tt_history_create(run->taps[all->count]->rank, &all->files[all->count]);
+    for (int32_t file = 0; st == TT_OK && file < run->count; file++)
+        st = read_file(run, file, &all->files[file]);
+    if (st < 0) { /* a file may have been read in part */
+        tt_histories_free(all);
+        *histories = NULL;
     }
-    if (st < 0) {
-        for (int32_t file = 0; all != NULL && file < run->count; file++)
-            tt_history_free(&all[file]);
-        free(all);
-        return tt_fail_plain(err, st);
-    }
-    *out = all;
-    *ranks = count;
-    return TT_OK;
+    return tt_fail_plain(err, st);
 }

@@ -5,9 +5,9 @@
 
 #include "health/history.h"
 
-/* Reads every point of a run; *out has a history for each file.  Points that cannot be read because
- * the file is damaged are left out. */
-tt_status tt_histories_read(tt_run *run, tt_history **out, int32_t *ranks, tt_error *err);
+/* Reads the points of a run that have not been read; *histories is made if it is NULL.  Points that
+ * cannot be read because the file is damaged are left out. */
+tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_error *err);
 /* Takes in one event. */
 void tt_history_see(tt_history *history, tt_course *course, const tt_event *event);
 

@@ -76,6 +76,8 @@ typedef struct tt_case {
 const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, const tt_course *after);
 /* The same of losses: what backward() was called on; without one, a number that was logged as "loss". */
 const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after);
+#define TT_EACH_COURSE(c, course) \
+    for (const tt_course *course = NULL; (course = tt_history_next((c)->history, course)) != NULL;)
 #define TT_EACH(c, course, kind) \
     for (const tt_course *course = NULL; (course = tt_case_next(c, TT_COURSE_##kind, course)) != NULL;)
 #define TT_EACH_LOSS(c, course) \

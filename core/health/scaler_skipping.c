@@ -12,8 +12,8 @@ enum { MOST = 8 }; /* a scaler that begins at 65536 and halves its scale may ski
 static void find(tt_case *c)
 {
     const tt_course *worst = NULL;
-    for (int32_t i = 0; i < c->history->count; i++) { /* also of gradients that were never used */
-        const tt_course *course = &c->history->courses[i];
+    TT_EACH_COURSE(c, course)
+    { /* also of gradients that were never used */
         if (course->kind == TT_COURSE_GRADIENT &&
             (worst == NULL || course->skipped_points > worst->skipped_points))
             worst = course;

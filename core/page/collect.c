@@ -139,21 +139,13 @@ static tt_status add_step(tt_page_axis *axis, int64_t step)
     return st;
 }
 
-/* The first chunk with points that have not been read. */
-static uint32_t first_unread(const tt_index_site *row, const tt_page_place *place)
-{
-    uint32_t k = row->count;
-    while (k > 0 && row->chunks[k - 1].first + row->chunks[k - 1].n > place->points)
-        k--;
-    return k;
-}
-
 tt_status tt_page_axis_follow(tt_page_axis *axis, tt_run *run, int32_t file, int32_t site,
                               const tt_page_place *place)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     tt_status st = TT_OK;
-    for (uint32_t k = row != NULL ? first_unread(row, place) : 0; row != NULL && k < row->count; k++) {
+    for (uint32_t k = row != NULL ? tt_index_from(row, place->points) : 0; row != NULL && k < row->count;
+         k++) {
         const tt_index_chunk *entry = &row->chunks[k];
         tt_chunk chunk;
         if (has_all(axis, entry->first_step, entry->last_step))
@@ -386,7 +378,7 @@ tt_status tt_page_bins_add(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
     size_t cursor = axis->count > 0 && place->points > 0 ? axis->count - 1 : 0;
     if (axis->count == 0 || row == NULL)
         return TT_OK;
-    for (uint32_t k = first_unread(row, place); k < row->count; k++) {
+    for (uint32_t k = tt_index_from(row, place->points); k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
         if (st == TT_OK)

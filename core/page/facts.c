@@ -92,7 +92,7 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     if (st == TT_OK && has_findings && page->diff != NULL)
         tt_page_put_divergence(&json, page->sources[0].run, page->diff);
     for (size_t i = 0; st == TT_OK && has_findings && i < page->count; i++)
-        st = tt_page_findings(&json, page->sources[i].about, (int32_t)i, err);
+        st = tt_page_findings(&json, page->sources[i].about, (int32_t)i, &page->sources[i].seen, err);
     tt_json_close(&json);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;

@@ -16,7 +16,8 @@ enum { FINE, NOTE, REMARK, ALARM, FEEDS_MOST = 12, SITES_MOST = 40, TEXT_MOST = 
 typedef struct writer {
     tt_json *json;
     const tt_page_run *page;
-    int32_t number; /* of the run */
+    int32_t number;      /* of the run */
+    tt_histories **seen; /* of its rules */
     tt_error *err;
 } writer;
 
@@ -160,7 +161,7 @@ static tt_status put_health(const writer *w)
     tt_findings *findings = NULL; /* owned */
     tt_nonfinite first = { .site = -1 };
     int32_t shown = tt_run_shown_count(run, NULL);
-    tt_status st = tt_health(run, NULL, &findings, w->err);
+    tt_status st = tt_health(run, &(tt_health_options){ .seen = w->seen }, &findings, w->err);
     if (st == TT_OK)
         st = tt_run_nonfinite(run, NULL, &first, w->err);
     for (size_t i = 0; st == TT_OK && i < findings->count; i++)
@@ -212,9 +213,10 @@ static void put_state(const writer *w)
     }
 }
 
-tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_error *err)
+tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
+                           tt_error *err)
 {
-    const writer w = { json, page, number, err };
+    const writer w = { json, page, number, seen, err };
     bool is_empty = tt_run_shown_count(page->run, NULL) == 0;
     if (is_empty)
         put_plain(&w, NOTE, "Nothing has been recorded in this run.", NULL);
@@ -226,7 +228,7 @@ tt_status tt_page_verdict(const tt_page_run *about, tt_buf *out, tt_error *err)
 {
     tt_json json = { .out = out, .is_compact = true };
     tt_json_open(&json, NULL, '[');
-    tt_status st = tt_page_findings(&json, about, 0, err);
+    tt_status st = tt_page_findings(&json, about, 0, NULL, err);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;
 }

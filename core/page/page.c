@@ -72,8 +72,10 @@ void tt_page_close(tt_page *page)
     if (page == NULL)
         return;
     forget(page);
-    for (size_t i = 0; i < page->count; i++)
+    for (size_t i = 0; i < page->count; i++) {
         free(page->sources[i].latest);
+        tt_histories_free(page->sources[i].seen);
+    }
     tt_diff_free(page->diff);
     free(page);
 }

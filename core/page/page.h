@@ -24,7 +24,8 @@ typedef struct tt_page_source {
     tt_page_file *files; /* owned */
     size_t files_cap;
     tt_page_bins bins[TT_PAGE_SORT_COUNT_];
-    int64_t lost; /* points that cannot be read */
+    int64_t lost;       /* points that cannot be read */
+    tt_histories *seen; /* owned; of the rules */
 } tt_page_source;
 
 struct tt_page {

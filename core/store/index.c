@@ -94,6 +94,14 @@ static int64_t end_of(const tt_index_chunk *chunk)
     return chunk->first + chunk->n;
 }
 
+uint32_t tt_index_from(const tt_index_site *row, int64_t point)
+{
+    uint32_t k = row->count;
+    while (k > 0 && end_of(&row->chunks[k - 1]) > point)
+        k--;
+    return k;
+}
+
 static int64_t unpaid_by(const tt_index_chunk *chunk)
 {
     return chunk->n > chunk->len ? chunk->n - chunk->len : 0;

@@ -83,6 +83,8 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
 /* The same of a chunk that lies at this place. */
 struct tt_chunk;
 tt_status tt_index_add_chunk(tt_index *index, const struct tt_chunk *chunk, int64_t at, size_t len);
+/* The first chunk with points of this number or above; row->count: none. */
+uint32_t tt_index_from(const tt_index_site *row, int64_t point);
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
 tt_status tt_places_add(tt_places *places, int64_t at);

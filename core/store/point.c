@@ -137,10 +137,8 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
         *index = -1;
         return TT_OK;
     }
-    for (uint32_t k = 0; row->nonfinite < 0 && row->scanned < row->points && k < row->count; k++) {
+    for (uint32_t k = tt_index_from(row, row->scanned); row->nonfinite < 0 && k < row->count; k++) {
         const tt_index_chunk *entry = &row->chunks[k];
-        if (entry->first + entry->n <= row->scanned)
-            continue;
         tt_status st = load(run, file, row, entry, false);
         if (st < 0)
             return describe(run, file, st, err);

@@ -120,6 +120,42 @@ static void a_file_and_a_program_that_runs_have_the_same_findings(void **state)
     end(&s, run);
 }
 
+/* Written in so many pieces that the recorder joins some of them; sites come and go. */
+static void a_run_that_grows_is_read_further_with_the_same_findings(void **state)
+{
+    (void)state;
+    story s = begin();
+    tt_run *run = NULL;
+    tt_histories *seen = NULL; /* owned */
+    for (; s.step < 600; s.step++) {
+        if (s.step > 100)
+            add_number(&s, "learning_rate", s.step < 400 ? 0 : 0.1);
+        add_tensor(&s, "parameter/fc.weight", 1, s.step < 300 ? 0.5 : (double)s.step);
+        add_tensor(&s, "gradient/fc.weight", 0.1, (double)s.step);
+        add_number(&s, "tensortap/state/fc.weight", 2);
+        add_number(&s, "loss", 1 + (double)(s.step % 200));
+        if (s.step % 7 != 0)
+            continue;
+        assert_int_equal(tt_recorder_flush(s.rec, &err), TT_OK);
+        assert_int_equal(run == NULL ? tt_run_open(s.folder, &run, &err) : tt_run_refresh(run, &err),
+                         TT_OK);
+        tt_findings *further, *anew;
+        assert_int_equal(tt_health(run, &(tt_health_options){ .seen = &seen }, &further, &err), TT_OK);
+        assert_int_equal(tt_health(run, NULL, &anew, &err), TT_OK);
+        tt_buf a = { 0 }, b = { 0 };
+        assert_int_equal(tt_findings_write(further, &a), TT_OK);
+        assert_int_equal(tt_findings_write(anew, &b), TT_OK);
+        assert_string_equal(a.data, b.data);
+        tt_buf_free(&a);
+        tt_buf_free(&b);
+        tt_findings_free(further);
+        tt_findings_free(anew);
+    }
+    tt_histories_free(seen);
+    tt_run_close(run);
+    end(&s, finish_and_read(s.rec, s.folder));
+}
+
 static void a_checker_says_a_finding_once(void **state)
 {
     (void)state;
@@ -195,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_and_a_program_that_runs_have_the_same_findings),
+        cmocka_unit_test(a_run_that_grows_is_read_further_with_the_same_findings),
         cmocka_unit_test(a_checker_says_a_finding_once),
         cmocka_unit_test(a_cause_hides_what_follows_from_it_also_if_it_was_not_asked_for),
         cmocka_unit_test(nothing_is_said_before_a_series_has_a_history),
