@@ -363,10 +363,11 @@ void tt_run_tree_free(tt_run_tree *tree);
 /* ---- nan ---------------------------------------------------------------- */
 
 typedef enum tt_birth {
-    TT_BIRTH_FORWARD,  /* everything recorded before it in the step was finite */
-    TT_BIRTH_UPDATE,   /* a parameter: written by an update after it was last recorded */
-    TT_BIRTH_BACKWARD, /* a gradient; everything recorded of the forward was finite */
-    TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
+    TT_BIRTH_FORWARD,    /* everything recorded before it in the step was finite */
+    TT_BIRTH_UPDATE,     /* a parameter: written by an update after it was last recorded */
+    TT_BIRTH_BACKWARD,   /* a gradient; everything recorded of the forward was finite */
+    TT_BIRTH_LOSS,       /* what backward() was called on; likewise */
+    TT_BIRTH_EVALUATION, /* as forward, in evaluation: an update may lie before it that was not seen */
 } tt_birth;
 const char *tt_birth_text(tt_birth birth); /* "forward" */
 
@@ -385,7 +386,7 @@ typedef struct tt_nonfinite {
 
 /* Finds where the first non-finite value appeared: in the first such step, a parameter before
  * what was recorded first (a child returns before its parent), before the loss, before
- * gradients, the last layer's first.  The loss comes before numbers that the program logged.
+ * gradients, the last layer's first; evaluation by its time.  The loss comes before numbers that the program logged.
  * allow: a glob of sites that may be non-finite; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 

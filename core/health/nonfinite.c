@@ -22,16 +22,19 @@ static int32_t place_of(const tt_case *c, const tt_course *course)
     return INT32_MAX - 1 - (parameter != NULL ? parameter->site : course->site);
 }
 
+static tt_moment moment_of(const tt_case *c, const tt_course *course)
+{
+    return (tt_moment){ .step = course->bad.step,
+                        .time = course->bad.time,
+                        .kind = tt_order_kind(course->name),
+                        .place = place_of(c, course),
+                        .is_eval = course->bad.is_eval };
+}
+
 static bool is_before(const tt_case *c, const tt_course *a, const tt_course *b)
 {
-    tt_rank_in_step kind_a = tt_order_kind(a->name), kind_b = tt_order_kind(b->name);
-    if (a->bad.step != b->bad.step)
-        return a->bad.step < b->bad.step;
-    if (kind_a != kind_b)
-        return kind_a < kind_b;
-    if (kind_a != TT_ORDER_GRADIENT && a->bad.time != b->bad.time)
-        return a->bad.time < b->bad.time;
-    return place_of(c, a) < place_of(c, b);
+    const tt_moment x = moment_of(c, a), y = moment_of(c, b);
+    return tt_order_is_before(&x, &y);
 }
 
 static void find(tt_case *c)
@@ -55,7 +58,8 @@ static void find(tt_case *c)
     if (first->kind == TT_COURSE_OTHER && first->dtype < 0 && loss != NULL &&
         loss->bad.step == first->bad.step)
         first = loss;
-    tt_birth birth = tt_order_birth(tt_order_kind(first->name));
+    const tt_moment moment = moment_of(c, first);
+    tt_birth birth = tt_order_birth(&moment, tt_case_next(c, TT_COURSE_GRADIENT, NULL) != NULL);
     bool is_logged = birth == TT_BIRTH_FORWARD && first->dtype < 0;
     tt_case_add(c, first);
     tt_case_number(c, "nan", (double)first->bad.nan);

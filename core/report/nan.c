@@ -14,7 +14,7 @@ enum { NEIGHBOURS = 48 }; /* sites around the origin among which its inputs are 
 
 const char *tt_birth_text(tt_birth birth)
 {
-    static const char *const texts[] = { "forward", "update", "backward", "loss" };
+    static const char *const texts[] = { "forward", "update", "backward", "loss", "forward or update" };
     return texts[birth];
 }
 
@@ -23,16 +23,10 @@ const char *tt_birth_phrase(tt_birth birth)
     static const char *const phrases[] = { [TT_BIRTH_FORWARD] = "born in the forward pass",
                                            [TT_BIRTH_UPDATE] = "born by an update",
                                            [TT_BIRTH_BACKWARD] = "born in the backward pass",
-                                           [TT_BIRTH_LOSS] = "born in the loss" };
+                                           [TT_BIRTH_LOSS] = "born in the loss",
+                                           [TT_BIRTH_EVALUATION] =
+                                               "born in the forward pass or by an update before it" };
     return phrases[birth];
-}
-
-tt_birth tt_order_birth(tt_rank_in_step kind)
-{
-    return kind == TT_ORDER_PARAMETER ? TT_BIRTH_UPDATE
-           : kind == TT_ORDER_LOSS    ? TT_BIRTH_LOSS
-           : kind == TT_ORDER_FORWARD ? TT_BIRTH_FORWARD
-                                      : TT_BIRTH_BACKWARD;
 }
 
 const char *tt_feed_text(tt_feed_kind kind)
@@ -53,18 +47,20 @@ static bool has_stats(const tt_point *p)
 
 /* ---- the origin ------------------------------------------------------------ */
 
+static tt_moment moment_of(const tt_run *run, const tt_nonfinite *n)
+{
+    return (tt_moment){ .step = n->point.step,
+                        .time = n->point.time,
+                        .kind = kind_of(run, n->site),
+                        .place = tt_order_place(run, n->site),
+                        .is_eval = n->point.phase == TT_PHASE_EVAL };
+}
+
 /* Did a happen before b? */
 static bool is_before(const tt_run *run, const tt_nonfinite *a, const tt_nonfinite *b)
 {
-    tt_rank_in_step kind_a = kind_of(run, a->site), kind_b = kind_of(run, b->site);
-    int32_t place_a = tt_order_place(run, a->site), place_b = tt_order_place(run, b->site);
-    if (a->point.step != b->point.step)
-        return a->point.step < b->point.step;
-    if (kind_a != kind_b)
-        return kind_a < kind_b;
-    if (kind_a != TT_ORDER_GRADIENT && a->point.time != b->point.time)
-        return a->point.time < b->point.time;
-    return place_a != place_b ? place_a < place_b : a->file < b->file;
+    const tt_moment x = moment_of(run, a), y = moment_of(run, b);
+    return tt_order_is_before(&x, &y) || (!tt_order_is_before(&y, &x) && a->file < b->file);
 }
 
 /* Replaces *best by this point if it happened earlier. */
@@ -137,11 +133,13 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
     const tt_nonfinite none = { .file = -1, .site = -1, .index = -1 };
     tt_nonfinite first = none, loss = none;
     int32_t reached = 0, allowed = 0;
+    bool has_updates = false;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         const char *name = tt_run_site_name(run, site);
         bool is_allowed = allow != NULL && tt_glob_match(allow, name), is_reached = false;
         if (!tt_site_is_shown(name, NULL))
             continue; /* about the recording itself */
+        has_updates |= kind_of(run, site) == TT_ORDER_GRADIENT;
         for (int32_t file = 0; file < tt_run_file_count(run); file++) {
             int64_t index;
             tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);
@@ -164,8 +162,8 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
     first.reached = reached;
     first.allowed = allowed;
     if (first.site >= 0) {
-        tt_rank_in_step kind = kind_of(run, first.site);
-        first.birth = tt_order_birth(kind);
+        const tt_moment moment = moment_of(run, &first);
+        first.birth = tt_order_birth(&moment, has_updates);
         if (first.birth == TT_BIRTH_LOSS && !has_stats(&first.point))
             first.birth = TT_BIRTH_FORWARD; /* a number that was logged */
         tt_status st = find_order(run, &first, err);
@@ -344,6 +342,7 @@ tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out)
                                          : "no module output was recorded in this step";
     switch (n->birth) {
     case TT_BIRTH_FORWARD:
+    case TT_BIRTH_EVALUATION:
         if (!has_stats(&n->point))
             return tt_buf_text(out,
                                "a number that was logged; every tensor recorded before it was finite");

@@ -31,6 +31,33 @@ tt_rank_in_step tt_order_kind(const char *name)
                                                           : TT_ORDER_FORWARD;
 }
 
+bool tt_order_is_before(const tt_moment *a, const tt_moment *b)
+{
+    bool is_of_weights = a->kind == TT_ORDER_PARAMETER || b->kind == TT_ORDER_PARAMETER;
+    bool is_by_time = a->kind != TT_ORDER_GRADIENT;
+    if (a->step != b->step)
+        return a->step < b->step;
+    if (a->is_eval != b->is_eval && !is_of_weights)
+        return a->time != b->time ? a->time < b->time : b->is_eval;
+    if (a->kind != b->kind)
+        return a->kind < b->kind;
+    return is_by_time && a->time != b->time ? a->time < b->time : a->place < b->place;
+}
+
+tt_birth tt_order_birth(const tt_moment *moment, bool has_updates)
+{
+    switch (moment->kind) {
+    case TT_ORDER_PARAMETER:
+        return TT_BIRTH_UPDATE;
+    case TT_ORDER_FORWARD:
+        return moment->is_eval && has_updates ? TT_BIRTH_EVALUATION : TT_BIRTH_FORWARD;
+    case TT_ORDER_LOSS:
+        return TT_BIRTH_LOSS;
+    default:
+        return TT_BIRTH_BACKWARD;
+    }
+}
+
 int32_t tt_order_find(const tt_run *run, const char *kind, const char *module, const char *tail)
 {
     char name[4200];

@@ -20,8 +20,18 @@ typedef enum tt_rank_in_step {
 
 bool tt_name_begins(const char *name, const char *word);
 tt_rank_in_step tt_order_kind(const char *name);
-/* Where a tensor of this kind becomes NaN or Inf. */
-tt_birth tt_order_birth(tt_rank_in_step kind);
+/* A point in the course of a run. */
+typedef struct tt_moment {
+    int64_t step, time;
+    tt_rank_in_step kind;
+    int32_t place; /* tt_order_place */
+    bool is_eval;
+} tt_moment;
+/* Did a happen before b?  Evaluation has no place in the order of a training step: its
+ * time counts. */
+bool tt_order_is_before(const tt_moment *a, const tt_moment *b);
+/* Where a tensor of this kind becomes NaN or Inf.  has_updates: weights change in the run. */
+tt_birth tt_order_birth(const tt_moment *moment, bool has_updates);
 const char *tt_birth_phrase(tt_birth birth); /* "born in the forward pass" */
 /* Returns a number that grows in the order of execution within its kind: the site's own; for a
  * gradient, the later its parameter is in the model, the lower. */

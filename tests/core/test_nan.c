@@ -20,6 +20,7 @@ typedef struct story {
     const char *folder;
     tt_recorder *rec;
     int64_t step, time;
+    tt_phase phase;
 } story;
 
 static story begin(int32_t rank, const char *folder)
@@ -39,10 +40,12 @@ static void put(story *s, const char *name, int64_t nan)
     };
     assert_int_equal(tt_recorder_site(s->rec, name, &site, &err), 0);
     s->time += 10;
-    assert_int_equal(
-        tt_recorder_add(s->rec,
-                        &(tt_event){ .site = site, .step = s->step, .time = s->time, .stats = &stats }),
-        0);
+    assert_int_equal(tt_recorder_add(s->rec, &(tt_event){ .site = site,
+                                                          .step = s->step,
+                                                          .time = s->time,
+                                                          .phase = s->phase,
+                                                          .stats = &stats }),
+                     0);
 }
 
 static tt_run *finish(story *s)
@@ -186,6 +189,30 @@ static void a_loss_comes_between_activations_and_gradients(void **state)
     end(&s, run);
 }
 
+/* What an evaluation shows after the update of its step is not older than the step's gradients. */
+static void a_gradient_comes_before_the_evaluation_that_follows(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 3; bad++) {
+        story s = begin(0, NULL);
+        put(&s, "activation/a", 0);
+        put(&s, "gradient/a.weight", bad == 0);
+        put(&s, "parameter/a.weight", bad == 1);
+        s.phase = TT_PHASE_EVAL;
+        put(&s, "activation/a", 7);
+        tt_run *run = finish(&s);
+        assert_origin(run, NULL,
+                      bad == 0   ? "gradient/a.weight"
+                      : bad == 1 ? "parameter/a.weight"
+                                 : "activation/a",
+                      0,
+                      bad == 0   ? TT_BIRTH_BACKWARD
+                      : bad == 1 ? TT_BIRTH_UPDATE
+                                 : TT_BIRTH_EVALUATION);
+        end(&s, run);
+    }
+}
+
 static void a_number_that_was_logged_gives_way_to_the_loss(void **state)
 {
     (void)state;
@@ -291,6 +318,7 @@ int main(void)
         cmocka_unit_test(of_gradients_alone_the_last_layer_is_the_origin),
         cmocka_unit_test(an_activation_comes_before_all_gradients),
         cmocka_unit_test(a_loss_comes_between_activations_and_gradients),
+        cmocka_unit_test(a_gradient_comes_before_the_evaluation_that_follows),
         cmocka_unit_test(a_number_that_was_logged_gives_way_to_the_loss),
         cmocka_unit_test(sites_that_may_be_non_finite_are_left_out),
         cmocka_unit_test(the_earliest_step_of_all_ranks_counts),

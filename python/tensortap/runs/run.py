@@ -59,7 +59,7 @@ class NonFinite(NamedTuple):
     step: int
     call: int
     rank: int
-    birth: Literal["forward", "update", "backward", "loss"]
+    birth: Literal["forward", "update", "backward", "loss", "forward or update"]
     order: int  # its place among the points of its step, from 1 ...
     of: int  # ... to this
     reached: int  # sites that have been non-finite since, this one too
