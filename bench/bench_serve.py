@@ -27,7 +27,6 @@ from seen import chromium
 import tensortap as tt
 
 PROGRAM = Path(sys.executable).parent / "tensortap"
-SITES = 200  # of the run that grows
 TICKS = 8  # windows
 WINDOW = 4  # seconds
 TURN = 2.5  # seconds
@@ -81,10 +80,13 @@ def measure_first(large: Path) -> None:
         harness.row(what, median(values), bar, unit="ms", at_most=True)
 
 
-def ticks(browser: Any, folder: Path, steps: int) -> float:
-    """Return the processor time that a tick takes in server and page, in ms."""
+def ticks(browser: Any, folder: Path, sites: int, steps: int, pause: float) -> float:
+    """Return the processor time that a tick takes in server and page, in ms.
+
+    The run has so many steps when the page is opened, and grows by one after each pause.
+    """
     x = tt.stats(np.arange(8, dtype=np.float32))
-    names = [f"activation/layers.{i // 4}.part{i % 4}" for i in range(SITES)]
+    names = [f"activation/layers.{i // 4}.part{i % 4}" for i in range(sites)]
     with tt.record(folder) as run, serve(folder) as server:
 
         def add() -> None:
@@ -114,7 +116,7 @@ def ticks(browser: Any, folder: Path, steps: int) -> float:
             until = time.monotonic() + WINDOW
             while time.monotonic() < until:
                 add()
-                time.sleep(0.05)
+                time.sleep(pause)
             taken.append((used() - before) / (int(tab.evaluate(number)) - first))
         tab.close()
     return median(taken)
@@ -192,9 +194,14 @@ def main(folder: Path) -> None:
         make(large, 5000, 2000)
     measure_first(large)
     with chromium() as browser:
-        for steps in (500, 5000, 50000):
-            taken = ticks(browser, folder / f"grows{steps}", steps)
-            what = f"a tick of a growing run of {SITES} sites, after {steps} steps: server and page"
+        for sites, steps, pause in (
+            (200, 500, 0.05),
+            (200, 5000, 0.05),
+            (200, 50000, 0.05),
+            (5000, 500, 1),
+        ):
+            taken = ticks(browser, folder / f"grows{sites}x{steps}", sites, steps, pause)
+            what = f"a tick of a growing run of {sites} sites, after {steps} steps: server and page"
             harness.row(what, taken, 50, unit="ms", at_most=True)
     measure_training(folder / "training")
 

@@ -71,6 +71,9 @@ const KEEP_MOST = ["high", "max", "rms", "zeros"];
 /* Where each bin has one point, its least and largest value are that point's. */
 const SAME = [["low", "value"], ["high", "value"], ["rms_low", "rms"]];
 
+/** @param {number} site @param {number} file @param {boolean} isEval */
+function keyOf(site, file, isEval) { return (site * 0x10000 + file) * 2 + Number(isEval); }
+
 /** Series of one sort (numbers or tensors) over bins of steps.  Series i has the cells from
  * i * stride on. */
 export class Bins {
@@ -85,7 +88,7 @@ export class Bins {
     this.stride = 0;
     /** @type {Series[]} */
     this.series = [];
-    /** @type {Map<string, Series>} */
+    /** @type {Map<number, Series>} */
     this.index = new Map();
     /** @type {Object<string, Float32Array>} */
     this.columns = {};
@@ -119,7 +122,7 @@ export class Bins {
     for (const [site, file, isEval] of table.series) {
       const series = {site, file, isEval: isEval === 1, at: 0};
       this.series.push(series);
-      this.index.set(`${site}/${file}/${series.isEval}`, series);
+      this.index.set(keyOf(site, file, series.isEval), series);
     }
     this.grow(!isWhole || table.live);
     return this.series.length !== before;
@@ -227,7 +230,7 @@ export class Bins {
   }
 
   /** @param {number} site @param {number} file @param {boolean} isEval */
-  find(site, file, isEval) { return this.index.get(`${site}/${file}/${isEval}`); }
+  find(site, file, isEval) { return this.index.get(keyOf(site, file, isEval)); }
 
   /** @param {Series} series @param {string} name @returns {Float32Array} */
   values(series, name) {

@@ -62,13 +62,13 @@ export function valuesOf(run, site, stat, file, isEval) {
 /** Carries values on to the bins after them, where a site is recorded less often than others.
  * @param {Float32Array} values */
 function carried(values) {
-  /** @type {number[]} */
-  const at = [];
-  values.forEach((x, i) => {
-    if (!Number.isNaN(x)) at.push(i);
-  });
-  if (at.length < 2 || at.length === values.length) return values;
-  const gaps = at.slice(1).map((x, i) => x - at[i]).sort((a, b) => a - b), usual = gaps[gaps.length >> 1];
+  let missing = 0;
+  for (let i = 0; i < values.length; i++) missing += Number(Number.isNaN(values[i]));
+  if (missing === 0 || missing > values.length - 2) return values;
+  const at = new Int32Array(values.length - missing);
+  for (let i = 0, k = 0; i < values.length; i++)
+    if (!Number.isNaN(values[i])) at[k++] = i;
+  const gaps = at.slice(1).map((x, i) => x - at[i]).sort(), usual = gaps[gaps.length >> 1];
   if (usual < 2) return values;
   const out = values.slice();
   for (const i of at)
@@ -99,22 +99,22 @@ export function scaleOf(all, kind) {
       texts: /** @type {[string, string, string]} */ (["1/16", "its own median", "16 times"])
     };
   let low = Infinity, high = 0, top = "";
-  const sample = [], every = Math.ceil(all.reduce((n, values) => n + values.length, 0) / 20000);
+  const every = Math.ceil(all.reduce((n, values) => n + values.length, 0) / 20000), some = [];
   let number = 0;
   for (const values of all)
     for (let i = 0; i < values.length; i++) {
       const size = Math.abs(values[i]);
       if (!(size > 0) || size === Infinity) continue;
-      high = Math.max(high, size);
-      low = Math.min(low, size);
-      if (number++ % every === 0) sample.push(size);
+      if (size > high) high = size;
+      if (size < low) low = size;
+      if (number++ % every === 0) some.push(size);
     }
-  sample.sort((a, b) => a - b);
+  const sample = Float32Array.from(some).sort();
   if (sample.length) {
     low = Math.max(low, sample[Math.floor(sample.length * 0.01)]);
     const most = OUTLIER * sample[Math.floor(sample.length * 0.9)];
     if (high > most) { /* a few huge values must not take all colours */
-      high = sample.filter((size) => size <= most).pop() || high;
+      high = sample.filter((size) => size <= most).at(-1) || high;
       top = "≥ ";
     }
   }
@@ -295,7 +295,7 @@ export async function showMap() {
     for (const line of lines) {
       const sites = (line.row.sites || [])
                         .filter(
-                            (site) => bins.index.has(`${site}/${Math.max(view.file, 0)}/${view.isEval}`) ||
+                            (site) => bins.find(site, Math.max(view.file, 0), view.isEval) ||
                                 view.file < 0);
       if (!sites.length ||
           (wanted && !line.label.toLowerCase().includes(wanted) &&
