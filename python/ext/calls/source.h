@@ -208,7 +208,7 @@ typedef struct calls_state {
     calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
-    /* Of traced.c: */
+    /* Of traced.c and slots.c: */
     PyObject *dynamo;                                          /* owned; "torch._dynamo" */
     PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
@@ -274,19 +274,32 @@ typedef struct calls_tap {
  * without an exception: this torch has no slot, or (not makes) we are not in it. */
 calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes);
 
-/* ---- traced.c ---- */
+/* ---- hidden.c ---- */
 /* Sets the Python function that Dynamo traces where an object of this type is called. */
 int calls_traced_set_call(PyTypeObject *type, PyObject *function);
-void calls_traced_init(binding_state *state);
-bool calls_traced_add(binding_state *state, calls_tap *tap); /* false: no memory */
+
+/* ---- traced.c ---- */
+calls_tap *calls_tap_numbered(const calls_state *calls, uint64_t number); /* borrowed; NULL: gone */
+bool calls_traced_add(binding_state *state, calls_tap *tap);              /* false: no memory */
 void calls_traced_remove(calls_tap *tap);
 void calls_traced_take_forward(binding_state *state, const calls_tap *tap, PyObject *module);
 void calls_traced_listen(binding_state *state);
 void calls_traced_prepare(calls_tap *tap); /* its module is called, and nobody has it watched */
-void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_probes(PyObject *self, void *closure);
-PyObject *calls_traced_slots(PyObject *self, void *closure);
 bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* one that we made */
+
+/* ---- slots.c ---- */
+void calls_traced_init(binding_state *state);
+void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
+PyObject *calls_traced_slots(PyObject *self, void *closure);
+bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out);
+bool calls_link_hears(const calls_link *link); /* ... of modules inside compiled graphs */
+bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place);
+bool calls_link_is_root(const calls_link *link); /* the outermost module of its consumer */
+static inline calls_link *calls_link_at(PyObject *links, Py_ssize_t i)
+{
+    return (calls_link *)PyTuple_GET_ITEM(links, i);
+}
 
 /* call.c: counts a call, and tells the consumer that it begins; its number in the step. */
 uint32_t calls_link_count(calls_link *link, calls_thread *thread, bool is_training, bool is_outermost);
