@@ -293,10 +293,9 @@ export async function showMap() {
       });
     };
     for (const line of lines) {
-      const sites = (line.row.sites || [])
-                        .filter(
-                            (site) => bins.find(site, Math.max(view.file, 0), view.isEval) ||
-                                view.file < 0);
+      const sites =
+          (line.row.sites ||
+           []).filter((site) => bins.find(site, Math.max(view.file, 0), view.isEval) || view.file < 0);
       if (!sites.length ||
           (wanted && !line.label.toLowerCase().includes(wanted) &&
            !sites.some((site) => run.sites[site].name.toLowerCase().includes(wanted))))
