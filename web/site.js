@@ -167,7 +167,7 @@ async function showSite() {
     await found.bins.load(["min", "max", "mean", "std", "rms", "rms_low", "zeros"]);
   if (section.lastChild !== name) return; /* it was shown anew meanwhile */
   const remarks = [...new Set([
-    ...(site.nonfinite ? ["not finite"] : []),
+    ...(site.nonfinite ? ["nonfinite"] : []),
     ...facts.findings.filter((one) => one.rule && (one.sites || [one.site]).includes(view.site))
         .map((one) => String(one.rule))
   ])];

@@ -16,7 +16,7 @@ export function goTo(run, site, step) {
       name.slice(0, slash) :
       view.kind;
   change({run, site, kind, ...(step >= 0 ? {step} : {})});
-  byId("site").scrollIntoView({block: "nearest"});
+  byId("site").scrollIntoView();
 }
 
 /** What the runs are, in a line. */

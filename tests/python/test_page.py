@@ -66,6 +66,7 @@ def test_the_verdict_names_the_first_nan_and_leads_to_it(bad: Opened) -> None:
     assert f"{SITES[3]}: the first NaN at step 23" in said
     bad.tab.click("#findings li:first-child button:text('Open this site')")
     assert bad.text("#site-name") == SITES[3]
+    bad.tab.wait_for_function("byId('site').getBoundingClientRect().top < innerHeight / 3")
     assert bad.text("#step-value") == "23"
     assert "NaN" in bad.text("#site-at")
 
