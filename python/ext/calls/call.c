@@ -191,17 +191,24 @@ static void prepare_compiled(binding_state *state, const calls_frame *frame)
             calls_traced_set_products(state, link_at(frame, i)->consumer);
 }
 
+static uint32_t wants_of(const calls_frame *frame)
+{
+    uint32_t wants = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
+        if (!is_ignored(frame, link_at(frame, i)))
+            wants |= link_at(frame, i)->consumer->wants;
+    return wants;
+}
+
 /* Tells the consumers that the call begins; links, module, args, kwargs and thread are set.
  * -1: one of them objects, nothing is entered. */
 static int enter(binding_state *state, calls_frame *frame)
 {
     calls_thread *thread = frame->thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
-    uint32_t wants = 0;
     if (calls_traced_drain(state, false) < 0)
         return -1;
     frame->calls = frame->few_calls;
-    frame->is_in_backward = probe_is_in_backward();
     if (count > (Py_ssize_t)(sizeof frame->few_calls / sizeof *frame->few_calls)) {
         frame->calls = PyMem_Calloc((size_t)count, sizeof *frame->calls);
         if (frame->calls == NULL) {
@@ -209,9 +216,12 @@ static int enter(binding_state *state, calls_frame *frame)
             return -1;
         }
     }
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_ignored(frame, link_at(frame, i)))
-            wants |= link_at(frame, i)->consumer->wants;
+    frame->is_in_backward = false;
+    uint32_t wants = wants_of(frame);
+    if (wants & CALLS_FORWARD_ONLY && probe_is_in_backward()) {
+        frame->is_in_backward = true;
+        wants = wants_of(frame);
+    }
     frame_place(frame);
     frame->is_training = true;
     if (wants & CALLS_PHASE)
@@ -272,30 +282,24 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
     return -1;
 }
 
-static bool wants_errors(const calls_frame *frame)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_ignored(frame, link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
-            return true;
-    return false;
-}
-
 /* Tells them that it has ended.  Steals output (NULL: an exception is set), returns what the caller is
  * to return. */
 static PyObject *leave(binding_state *state, calls_frame *frame, PyObject *output)
 {
-    PyObject *pending = PyErr_GetRaisedException(); /* owned; of forward */
-    if (calls_traced_drain(state, false) < 0 && pending == NULL)
+    PyObject *exception = output == NULL ? PyErr_GetRaisedException() : NULL; /* owned; of forward */
+    if (calls_traced_drain(state, false) < 0) {
+        PyObject *objection = PyErr_GetRaisedException(); /* owned */
+        if (exception == NULL)
+            exception = Py_NewRef(objection);
+        Py_DECREF(objection);
         Py_CLEAR(output);
-    if (pending != NULL)
-        PyErr_SetRaisedException(pending);
+    }
     frame_pop(frame);
-    if (output != NULL) {
-        if (tell_after(state, frame, output, NULL) < 0)
-            Py_CLEAR(output);
-    } else if (wants_errors(frame)) {
-        PyObject *exception = PyErr_GetRaisedException(); /* owned; not ours to lose */
-        tell_after(state, frame, NULL, exception);
+    if (output != NULL && tell_after(state, frame, output, NULL) < 0)
+        Py_CLEAR(output);
+    if (exception != NULL) {
+        if (wants_of(frame) & CALLS_ERRORS)
+            tell_after(state, frame, NULL, exception);
         PyErr_SetRaisedException(exception);
     }
     if (frame->calls != frame->few_calls)

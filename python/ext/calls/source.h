@@ -209,7 +209,8 @@ typedef struct calls_state {
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
     /* Of traced.c and slots.c: */
-    PyObject *dynamo;                                          /* owned; "torch._dynamo" */
+    PyObject *dynamo;        /* owned; "torch._dynamo" */
+    Py_ssize_t module_count; /* of sys.modules, when it was not among them */
     PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
     PyObject *forward_code;           /* owned or NULL; of what make_forward makes */

@@ -101,9 +101,12 @@ void calls_traced_listen(binding_state *state)
     if (is_reset) /* by torch._dynamo.reset(): nothing is compiled any more */
         calls->is_compiling = false;
     if (calls->is_compiling || calls->listen == NULL || modules == NULL ||
-        (calls->callbacks != NULL && !is_reset) ||
-        PyDict_GetItemWithError(modules, calls->dynamo) == NULL)
+        (calls->callbacks != NULL && !is_reset) || PyDict_GET_SIZE(modules) == calls->module_count)
         return;
+    if (PyDict_GetItemWithError(modules, calls->dynamo) == NULL) {
+        calls->module_count = PyDict_GET_SIZE(modules);
+        return;
+    }
     calls_thread *thread = calls_thread_here();
     thread->inside++;
     PyObject *callbacks = PyObject_CallNoArgs(calls->listen); /* owned */
