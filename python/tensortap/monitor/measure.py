@@ -215,22 +215,28 @@ class Measure:
             self._call(call, "activation differences of module", name, copy, other)
 
     def _call(
-        self, call: Call, what: str, name: str, *tensors: torch.Tensor, is_ours: bool = True
+        self,
+        call: Call,
+        what: str,
+        name: str,
+        tensor: torch.Tensor,
+        other: torch.Tensor | None = None,
+        is_ours: bool = True,
     ) -> None:
         """Call a function of the user; the result becomes a number when the step ends.
 
         *is_ours*: nobody writes into the tensors, so that a result may share their memory.
         """
         try:
-            result = call.function(*tensors)
+            result = call.function(tensor) if other is None else call.function(tensor, other)
             if type(result) is not torch.Tensor:
                 result = _checked(result)
             if not is_ours:
-                result = _of_its_own(result, tensors[0])
+                result = _of_its_own(result, tensor)
         except Exception as error:
             raise RuntimeError(
                 f"metric {call.name!r} failed for the {what} {name}, "
-                f"of shape {tuple(tensors[0].shape)}: {error}"
+                f"of shape {tuple(tensor.shape)}: {error}"
             ) from error
         self.results.keys.append(call.key)
         self.results.values.append(result)
@@ -263,22 +269,32 @@ class Measure:
         self.core.set_parameters(rows)
         return self._parameters
 
-    def _call_all(self, prefix: str, what: str, tensors_of: Callable[..., Any]) -> None:
-        """Call users' functions with the tensors of each parameter; None: it has none."""
+    def _call_all(
+        self,
+        prefix: str,
+        what: str,
+        tensor_of: Callable[[torch.nn.Parameter], torch.Tensor | None],
+        others: dict[str, torch.nn.Parameter] | None = None,
+    ) -> None:
+        """Call users' functions with the tensor of each parameter, if it has one.
+
+        *others*: what it is compared with, by name.
+        """
         parameters = self._prepare()
         with torch.no_grad():
             for index, call in self._of_parameters[prefix]:
                 raw, name, parameter = parameters[index]
-                tensors = tensors_of(name, parameter)
-                if tensors is not None:
-                    self._call(call, what, raw, *tensors, is_ours=False)
+                tensor = tensor_of(parameter)
+                other = None if others is None else others.get(name)
+                if tensor is not None and (others is None or other is not None):
+                    self._call(call, what, raw, tensor, other, False)
 
     def parameters(self) -> None:
         """Measure all parameters, and how they differ from the reference's."""
         parameters = self._prepare()
         with self.results.batch.together():
             self.core.read_parameters(0)
-        self._call_all("parameter", "parameter", lambda _, parameter: (parameter,))
+        self._call_all("parameter", "parameter", lambda parameter: parameter)
         reference = self.monitor.reference_module
         if reference is None or not self.monitor._metrics["parameter_difference"]:
             return
@@ -289,7 +305,8 @@ class Measure:
         self._call_all(
             "parameter_difference",
             "parameter difference",
-            lambda name, parameter: (parameter, others[name]) if name in others else None,
+            lambda parameter: parameter,
+            others,
         )
 
     def gradients(self, before_clip: bool) -> None:
@@ -302,7 +319,7 @@ class Measure:
         self._call_all(
             "gradient_before_clip" if before_clip else "gradient",
             "gradient of parameter",
-            lambda _, parameter: None if parameter.grad is None else (parameter.grad.detach(),),
+            lambda parameter: None if parameter.grad is None else parameter.grad.detach(),
         )
 
     # ---- what C cannot read

@@ -73,6 +73,8 @@ class Results:
         self, storage: StorageManager, step: int, keys: list[str], values: list[Any]
     ) -> list[str]:
         """Store what users' functions returned; return the keys that are to be aggregated."""
+        if not keys:
+            return []
         entry = storage.log_dict[step]
         held = {*entry, *storage.aggregation_fns}
         several = {key for key, count in Counter(keys).items() if count > 1}
