@@ -44,7 +44,10 @@ void track_describe(binding_state *state, PyObject *obj, bool wants_digest, trac
     if (obj == NULL)
         return;
     const char *dot = strrchr(Py_TYPE(obj)->tp_name, '.');
-    (void)PyOS_snprintf(out->type, sizeof out->type, "%s", dot != NULL ? dot + 1 : Py_TYPE(obj)->tp_name);
+    const char *name = dot != NULL ? dot + 1 : Py_TYPE(obj)->tp_name;
+    size_t len = strnlen(name, sizeof out->type - 1);
+    memcpy(out->type, name, len); /* printf takes longer than all the rest of this function */
+    out->type[len] = '\0';
     if (tensor_kind_has_elements(kind)) {
         take_tensor(state, obj, wants_digest, out);
     } else if (wants_digest && kind != KIND_OBJECT) {

@@ -77,13 +77,14 @@ typedef struct track_log {
     PyObject *own;                      /* prefix of files that are no callers: tensortap's */
     PyObject *runs;                     /* list of open recorders, the innermost last */
     PyObject *look;                     /* callable: (is_terminal, is_colored) of a stream */
-    PyObject *show;               /* callable: prints lines on a terminal, or on a difficult stream */
-    PyObject *keep;               /* callable: logs lines where that is not simple */
-    PyObject *render;             /* callable: "value: ..." of anything but tensors */
-    PyObject *out;                /* or NULL; the stream that was looked at last */
-    PyObject *write, *handlers;   /* names of attributes */
-    bool is_terminal, is_colored; /* that stream */
-    track_known_line known[KNOWN_LINES]; /* of callers */
+    PyObject *show;   /* callable: prints lines on a terminal, or on a difficult stream */
+    PyObject *keep;   /* callable: logs lines where that is not simple */
+    PyObject *render; /* callable: "value: ..." of anything but tensors */
+    PyObject *out;    /* or NULL; the stream that was looked at last */
+    PyObject *sys;    /* dict of that module: sys.stdout is looked up for each line */
+    PyObject *stdout_name, *write, *handlers; /* names of attributes */
+    bool is_terminal, is_colored;             /* that stream */
+    track_known_line known[KNOWN_LINES];      /* of callers */
 } track_log;
 
 /* Of this thread. */

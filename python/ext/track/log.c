@@ -156,7 +156,8 @@ static void look_at(track_log *self, PyObject *out)
 /* Looks at sys.stdout. */
 bool track_log_is_colored(track_log *self)
 {
-    PyObject *out = PySys_GetObject("stdout"); /* borrowed */
+    PyObject *out = PyDict_GetItemWithError(self->sys, self->stdout_name); /* borrowed */
+    PyErr_Clear();
     if (out == NULL || out == Py_None)
         Py_CLEAR(self->out);
     else if (out != self->out)
@@ -246,9 +247,13 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     memcpy(&self->logger, &given.logger, offsetof(track_log, out) - offsetof(track_log, logger));
     for (PyObject **one = &self->logger; one <= &self->render; one++)
         Py_INCREF(*one);
+    self->sys = PyImport_ImportModule("sys");
+    if (self->sys != NULL)
+        Py_SETREF(self->sys, Py_NewRef(PyModule_GetDict(self->sys)));
+    self->stdout_name = PyUnicode_InternFromString("stdout");
     self->write = PyUnicode_InternFromString("write");
     self->handlers = PyUnicode_InternFromString("handlers");
-    if (self->write == NULL || self->handlers == NULL)
+    if (self->sys == NULL || self->stdout_name == NULL || self->write == NULL || self->handlers == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
