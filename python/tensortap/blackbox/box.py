@@ -270,7 +270,7 @@ class Box:
         if not key.endswith("eval"):
             step = self._now()
             kept = Kept(batch, self._memory(), seen=True)
-            step.batches.append(Batch(key, number, rows, kept))
+            step.keep_batch(Batch(key, number, rows, kept))
         self.fetched[key] = number + 1
 
     def key_of(self, loader: str) -> str:
@@ -298,22 +298,20 @@ class Box:
     def _keep_update(self, optimizer: Any) -> None:
         step = self._begin()
         self._know(optimizer)
-        known = self._live(self.optimizers)
-        known = self._optimizers() if len(known) > 1 else known
-        index = next(i for i, one in enumerate(known) if one is optimizer)
+        index = next(i for i, one in enumerate(self._optimizers()) if one is optimizer)
         step.updates.append({"optimizer": index, "numbers": state.numbers(optimizer)})
-        gradients = {
-            self.names.get(id(parameter), f"#{i}"): parameter.grad
-            for i, parameter in enumerate(held(optimizer))
-            if parameter.grad is not None
-        }
-        self._keep_gradients(step, gradients)
+        names, gradients = [], []
+        for i, parameter in enumerate(held(optimizer)):
+            if (gradient := parameter.grad) is not None:
+                names.append(self.names.get(id(parameter)) or f"#{i}")
+                gradients.append(gradient)
+        self._keep_gradients(step, names, gradients)
         self._write_fault()
 
-    def _keep_gradients(self, step: Step, gradients: dict[str, Any]) -> None:
+    def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:
         """Digest all of them in a step that fails; else a sample, which costs next to nothing."""
         is_failing = self.judge.fault is not None
-        step.keep_gradients(gradients, whole=is_failing, sampled=not is_failing)
+        step.keep_gradients(names, gradients, whole=is_failing, sampled=not is_failing)
 
     # ---- writing
 

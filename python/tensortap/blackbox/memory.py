@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import mmap
+from functools import cache
 from typing import Any
 
 from tensortap import _core
@@ -110,6 +111,7 @@ class Memory:
         self._layout = layout
 
 
+@cache
 def word_of(dtype: Any) -> str | None:
     """Return the name of a type in the file; None: it cannot be kept."""
     return WORDS.get(str(dtype).removeprefix("torch."))
@@ -119,5 +121,5 @@ def can_keep(tensor: Any) -> bool:
     """Return whether a tensor has plain memory: not sparse, fake, meta or not yet initialized."""
     import torch
 
-    is_plain = tensor.layout == torch.strided and tensor.device.type != "meta"
+    is_plain = tensor.layout == torch.strided and not tensor.is_meta
     return is_plain and not tensor.is_quantized and word_of(tensor.dtype) is not None

@@ -199,8 +199,8 @@ class Replayer(Box):
         if step.number == self.target and len(step.updates) >= len(kept["updates"]):
             self._end_at_target()
 
-    def _keep_gradients(self, step: Step, gradients: dict[str, Any]) -> None:
-        step.keep_gradients(gradients, whole=True, sampled=True)
+    def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:
+        step.keep_gradients(names, gradients, whole=True, sampled=True)
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
         """Note that the fault is there again."""

@@ -59,8 +59,10 @@ def set_back(
             scaler.load_state_dict(kept)
 
 
-def in_order(optimizers: Iterable[Any], models: Iterable[tuple[str, Any]]) -> list[Any]:
+def in_order(optimizers: list[Any], models: Iterable[tuple[str, Any]]) -> list[Any]:
     """Sort optimizers by their first parameters in the models: the same order in every process."""
+    if len(optimizers) < 2:
+        return optimizers
     parameters = (p for _, model in models for p in model.parameters())
     at = {id(p): i for i, p in reversed(list(enumerate(parameters)))}
 
@@ -95,7 +97,7 @@ def names_of(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, parameter), each once."""
     return (
         (name, tensor)
-        for name, table, key in _places(model, "_parameters")
+        for name, table, key in _places(walk(model), "_parameters")
         for tensor in [table[key]]
     )
 
@@ -104,10 +106,12 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "numel", int)() == 1 else value
 
 
-def _places(model: Any, kind: str) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield (name, table, key) of the parameters or buffers of a model, each once."""
+def _places(
+    modules: Iterable[tuple[str, Any, bool]], kind: str
+) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield (name, table, key) of the parameters or buffers of modules, each once."""
     seen: set[int] = set()
-    for path, module, _ in walk(model):
+    for path, module, _ in modules:
         for key, tensor in getattr(module, kind, {}).items():
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
@@ -120,13 +124,14 @@ def _local(tensor: Any) -> Any:
 
 
 def _take_model(name: str, model: Any) -> State:
-    parameters = [(key, table[part]) for key, table, part in _places(model, "_parameters")]
+    modules = list(walk(model))
+    parameters = [(key, table[part]) for key, table, part in _places(modules, "_parameters")]
     return {
         "name": name,
         "parameters": {key: _local(p) for key, p in parameters},
         "without_gradient": [key for key, p in parameters if p.grad is None],
-        "buffers": {key: _local(table[part]) for key, table, part in _places(model, "_buffers")},
-        "training": [module.training for _, module, _ in walk(model)],
+        "buffers": {key: _local(table[part]) for key, table, part in _places(modules, "_buffers")},
+        "training": [module.training for _, module, _ in modules],
     }
 
 
@@ -155,14 +160,15 @@ def _look(tensor: Any) -> str:
 
 
 def _set_model(kept: State, model: Any) -> None:
-    for name, table, key in _places(model, "_parameters"):
+    modules = list(walk(model))
+    for name, table, key in _places(modules, "_parameters"):
         _local(table[key]).data.copy_(kept["parameters"][name])
         if name in kept["without_gradient"]:
             table[key].grad = None
-    for name, table, key in _places(model, "_buffers"):
+    for name, table, key in _places(modules, "_buffers"):
         if name in kept["buffers"]:
             table[key] = _refilled(_local(table[key]), kept["buffers"][name])
-    for (_, module, _), is_training in zip(walk(model), kept["training"], strict=False):
+    for (_, module, _), is_training in zip(modules, kept["training"], strict=False):
         module.training = is_training
 
 

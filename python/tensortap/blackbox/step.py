@@ -12,7 +12,7 @@ from tensortap.blackbox.memory import Kept, Memory, identity
 from tensortap.models.forward import autocast_now, random_states
 
 GENERATORS = 1 << 15  # bytes of the states of all random generators, in memory
-SAMPLE = 1 << 15  # most bytes of a gradient that are read in a step that does not fail
+SAMPLE = 1 << 13  # most bytes of a gradient that are read in a step that does not fail
 
 
 class Batch:
@@ -32,6 +32,7 @@ class Step:
         """Begin the step now."""
         self.number, self.fetched = number, fetched
         self.random = random_states()
+        self.size = GENERATORS  # bytes of what is kept
         self.is_started = False  # something has happened in it
         self.batches: list[Batch] = []
         self.forwards: list[dict[str, Any]] = []
@@ -43,11 +44,10 @@ class Step:
         """Return the memory of its batches and inputs."""
         return [one.kept.memory for one in self.batches] + [one.memory for one in self.inputs]
 
-    @property
-    def size(self) -> int:
-        """The bytes that it takes."""
-        states = GENERATORS * (1 + len(self.forwards))
-        return states + sum(memory.used for memory in self.memories())
+    def keep_batch(self, batch: Batch) -> None:
+        """Keep a batch that was drawn."""
+        self.batches.append(batch)
+        self.size += batch.kept.memory.used
 
     def keep_forward(self, event: _core.ModuleEvent, memory: Memory) -> None:
         """Keep the inputs of a forward that are not in a batch, and what else it depends on."""
@@ -68,6 +68,7 @@ class Step:
             if same is None:
                 unknown[name] = tensor
         self.inputs.append(Kept(unknown, memory))
+        self.size += memory.used + GENERATORS
         self.forwards.append(
             {
                 "model": event.name,
@@ -88,12 +89,13 @@ class Step:
                 forward["outputs"] = [(n, d) for (n, _), d in zip(found, texts, strict=True)]
                 return
 
-    def keep_gradients(self, gradients: dict[str, Any], *, whole: bool, sampled: bool) -> None:
+    def keep_gradients(
+        self, names: list[str], tensors: list[Any], *, whole: bool, sampled: bool
+    ) -> None:
         """Keep the digests of the gradients of an update, of every element or of a sample."""
-        tensors = list(gradients.values())
         for key, is_wanted, limit in (("gradients", whole, 0), ("samples", sampled, SAMPLE)):
             found = digests(tensors, limit) if is_wanted else []
-            self.updates[-1][key] = dict(zip(gradients, found, strict=False))
+            self.updates[-1][key] = list(zip(names, found, strict=False))
 
     def digests(self) -> dict[str, str | None]:
         """Return everything in it that a replay must compute again, by name."""
@@ -103,8 +105,8 @@ class Step:
                 found.update((f"{kind}/{i}{name}", digest) for name, digest, *_ in forward[kind])
         found.update((f"loss/{i}", digest) for i, (digest, _) in enumerate(self.losses))
         for i, update in enumerate(self.updates):
-            found.update((f"gradient/{n}#{i}", digest) for n, digest in update["gradients"].items())
-            found.update((f"gradient/{n}#{i} sample", d) for n, d in update["samples"].items())
+            found.update((f"gradient/{n}#{i}", digest) for n, digest in update["gradients"])
+            found.update((f"gradient/{n}#{i} sample", d) for n, d in update["samples"])
         return found
 
     def describe(self) -> tuple[dict[str, Any], list[tuple[str, Memory]]]:

@@ -26,16 +26,19 @@ MISSING = object()  # there is no object of the program to fill in
 
 def take_apart(value: Any, name: str, keep: Callable[[str, Any], bool]) -> Tree:
     """Return the tree of a value; pass each tensor to *keep*, which says if it could be kept."""
-    import torch
-
     if value is None or type(value) in (bool, int, float, str):
         return value
+    import torch
+
     if isinstance(value, torch.Tensor):
         return ["tensor", name] if keep(name, value) else ["own", type(value).__name__]
     if type(value) is dict:
         pairs = enumerate(value.items())
         inner = [
-            [take_apart(k, f"{name}/key{i}", keep), take_apart(v, f"{name}/{_part(k, i)}", keep)]
+            [
+                k if type(k) is str else take_apart(k, f"{name}/key{i}", keep),
+                take_apart(v, f"{name}/{_part(k, i)}", keep),
+            ]
             for i, (k, v) in pairs
         ]
         return ["dict", *inner]
