@@ -553,6 +553,17 @@ void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event
 /* Returns what was not found before: a rule finds the same place once. */
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err);
 
+/* ---- black boxes: blackbox/stepN/rankN.safetensors in a run's folder ------- */
+
+typedef struct tt_blackboxes {
+    size_t count; /* of steps */
+    int64_t first_step;
+    int64_t bytes;
+} tt_blackboxes;
+
+/* Counts those of a run, and removes them if asked to; nothing else in the folder is touched. */
+void tt_blackbox_visit(const char *run, bool removes, tt_blackboxes *out);
+
 /* ---- page ---------------------------------------------------------------- */
 
 typedef struct tt_page_run {

@@ -5,7 +5,6 @@
  * is then empty.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "output/json.h"
-#include "runs/blackbox.h"
 #include "runs/overview.h"
 
 #include <dirent.h>

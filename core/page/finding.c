@@ -213,6 +213,26 @@ static void put_state(const writer *w)
     }
 }
 
+/* The step that can be run again. */
+static void put_black_box(const writer *w)
+{
+    tt_run_file file = { 0 };
+    tt_blackboxes found = { 0 };
+    tt_buf folder = { 0 };
+    char text[TEXT_MOST], command[TEXT_MOST];
+    (void)tt_run_file_get(w->page->run, 0, &file);
+    const char *slash = file.path != NULL ? strrchr(file.path, '/') : NULL;
+    if (slash != NULL && tt_buf_append(&folder, file.path, (size_t)(slash - file.path)) == TT_OK)
+        tt_blackbox_visit(folder.data, false, &found);
+    if (found.count > 0) {
+        (void)snprintf(text, sizeof text, "There is a black box of step %" PRId64 ".", found.first_step);
+        (void)snprintf(command, sizeof command, "Run that step again: tensortap replay %.500s",
+                       *w->page->path != '\0' ? w->page->path : folder.data);
+        put_plain(w, NOTE, text, command);
+    }
+    tt_buf_free(&folder);
+}
+
 tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
                            tt_error *err)
 {
@@ -221,6 +241,7 @@ tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t numbe
     if (is_empty)
         put_plain(&w, NOTE, "Nothing has been recorded in this run.", NULL);
     put_state(&w);
+    put_black_box(&w);
     return is_empty ? TT_OK : put_health(&w);
 }
 

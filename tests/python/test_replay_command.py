@@ -47,8 +47,9 @@ def test_a_program_that_nobody_changed_is_replayed(tmp_path: Path) -> None:
     assert "black box written to run/blackbox/step" in done.stderr
     assert "trained ['--lr', '1']" in done.stdout
     ((step, _),) = file.dumps(tmp_path / "run").items()
-    again = tensortap("replay", "run", "--yes", folder=tmp_path)
+    again = tensortap("replay", "run", "--yes", folder=tmp_path, COLUMNS="60")
     first = again.stdout.splitlines()[0]
+    assert max(map(len, again.stdout.splitlines())) <= 60
     assert first.startswith(f"step {step} reproduced to the bit ("), again.stdout + again.stderr
     assert again.returncode == 0
     assert "(row 41 of the dataset)" in again.stdout
@@ -56,6 +57,13 @@ def test_a_program_that_nobody_changed_is_replayed(tmp_path: Path) -> None:
     for command in ("show", "nan"):
         told = tensortap(command, "run", folder=tmp_path).stdout
         assert f"black box of step {step}; run it again: tensortap replay run\n" in told
+    told = f"There is a black box of step {step}."
+    command = f"Run that step again: tensortap replay {tmp_path}/run"
+    html = tt.open(tmp_path / "run")._repr_html_()
+    assert told in html
+    assert command in html
+    tensortap("report", "run", "-o", "page.html", folder=tmp_path)
+    assert told in (tmp_path / "page.html").read_text()
     assert tensortap("rm", "run", "--yes", folder=tmp_path).returncode == 0
     assert not (tmp_path / "run").exists()
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +36,7 @@ replay.child(sys.argv[1])
 """
 SCHEMA = 1  # of the answer as JSON: docs/schemas/replay.json
 OPTIONS = 6  # arguments before the program
+INDENT = 4  # of a line that continues another
 SECONDS = 30  # that the other ranks have to end after the first
 Facts = dict[str, Any]
 
@@ -237,7 +240,23 @@ def print_result(result: dict[str, Any], options: Options) -> None:
     if options.json:
         print(json.dumps({"schema": SCHEMA, **result}))
     else:
-        print(*describe(result), sep="\n")
+        for line in describe(result):
+            print(wrapped(line))
+
+
+def wrapped(line: str) -> str:
+    """Return a line in several that fit the terminal; as it is where there is none."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    if len(line) <= columns or not columns:
+        return line
+    inner = len(line) - len(line.lstrip()) + INDENT
+    return textwrap.fill(
+        line,
+        columns,
+        subsequent_indent=" " * inner,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 # ---- the process that runs the program
