@@ -32,11 +32,31 @@ base_frame *base_frame_of(PyFrameObject *frame)
     return (base_frame *)frame->f_frame;
 }
 
-/* From 3.12 on a call from C leaves a frame of its own between those of Python. */
+PyCodeObject *base_frame_code(base_frame *at)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (PyCodeObject *)inner(at)->f_executable;
+#else
+    return inner(at)->f_code;
+#endif
+}
+
+#if PY_VERSION_HEX >= 0x030C0000
+/* From 3.12 on a call from C leaves a frame of its own between those of Python, and so does a class
+ * that calls its __init__: the code of that frame has no instruction that could be traced. */
+static bool is_of_interpreter(_PyInterpreterFrame *at)
+{
+    if (at->owner == FRAME_OWNED_BY_CSTACK)
+        return true;
+    const PyCodeObject *code = base_frame_code((base_frame *)at);
+    return code->_co_firsttraceable >= Py_SIZE(code);
+}
+#endif
+
 static base_frame *of_python(_PyInterpreterFrame *at)
 {
 #if PY_VERSION_HEX >= 0x030C0000
-    while (at != NULL && at->owner == FRAME_OWNED_BY_CSTACK)
+    while (at != NULL && is_of_interpreter(at))
         at = at->previous;
 #endif
     return (base_frame *)at;
@@ -45,15 +65,6 @@ static base_frame *of_python(_PyInterpreterFrame *at)
 base_frame *base_frame_back(base_frame *at)
 {
     return of_python(inner(at)->previous);
-}
-
-PyCodeObject *base_frame_code(base_frame *at)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    return (PyCodeObject *)inner(at)->f_executable;
-#else
-    return inner(at)->f_code;
-#endif
 }
 
 base_frame *base_frame_running(void)

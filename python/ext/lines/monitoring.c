@@ -374,7 +374,10 @@ void lines_driver_changed(lines_source *source)
     stop_listening(source, false);
     Py_XDECREF(PyObject_CallMethod(made->monitoring, "restart_events", NULL));
     PyErr_Clear();
+    PyThreadState *thread = PyThreadState_Get();
+    PyThreadState_EnterTracing(thread); /* to analyse code, Python runs: that is nobody's event */
     listen_to_running(source);
+    PyThreadState_LeaveTracing(thread);
 }
 
 void lines_driver_stop(lines_source *source)
