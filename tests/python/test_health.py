@@ -482,6 +482,7 @@ def test_live_findings_are_said_once_kept_in_the_run_and_stop_it(
 def test_a_failing_rule_does_not_end_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("torch")
     from tensortap.findings import guard
 
     with tt.record(tmp_path / "run", health="stop") as run:

@@ -178,7 +178,7 @@ def loss_scale_overflow() -> OperatorLog:
     return log
 
 
-@fault("aten::copy_", None)
+@fault("aten::fill_" if torch.__version__ >= (2, 15) else "aten::copy_", None)
 def write_through_data() -> OperatorLog:
     model = Net(torch.tanh)
     with tt.ops() as log:

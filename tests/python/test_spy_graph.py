@@ -123,8 +123,9 @@ def test_a_path_of_many_parts_is_drawn() -> None:
 
 
 def test_a_tree_too_deep_for_json_is_refused_by_name(tmp_path: Path) -> None:
+    name = ".".join(["m"] * 200_000)  # how deep json goes depends on the Python
     with pytest.raises(ValueError, match=r"t\.json: the tree is too deep for JSON"):
-        save_tree_json(build_tree(DEEP), tmp_path / "t.json")
+        save_tree_json(build_tree([name]), tmp_path / "t.json")
     assert list(tmp_path.iterdir()) == []
 
 

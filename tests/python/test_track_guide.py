@@ -46,7 +46,8 @@ def test_the_story_of_the_guide_is_true(tmp_path: Path) -> None:
     error, tree, repaired = blocks("text")
     (tmp_path / "clips.py").write_text(clips)
     (tmp_path / "train.py").write_text(train)
-    assert run(tmp_path).stderr.splitlines()[-1:] == error.splitlines()
+    said = run(tmp_path).stderr.splitlines()[-1:]
+    assert [line.replace(" addmm:", "") for line in said] == error.splitlines()  # torch 2.15 has it
     (command,) = [block for block in blocks("sh") if "TENSORTAP_TRACK" in block]
     assert command == "TENSORTAP_TRACK=clips:load:clip python train.py\n"
     assert masked(run(tmp_path, TENSORTAP_TRACK="clips:load:clip").stdout) == masked(tree)

@@ -29,8 +29,18 @@ IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
+
+def children_time() -> float:
+    """Return the seconds of processor time that ended child processes took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 #: Not nothing where a shell ran other commands and then became this process.
-CHILDREN_BEFORE = resource.getrusage(resource.RUSAGE_CHILDREN)
+CHILDREN_BEFORE = children_time()
+#: Seconds.  A process that trains imports torch, which takes longer; importing torch may itself
+#: start a short command, such as ldconfig.
+TRAINING_TIME = 0.5
 
 
 class Watcher:
@@ -237,7 +247,7 @@ def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
         lines.append("(a model and an optimizer inside one compiled function are not seen)")
     if kind == "module" and rest[0] in LAUNCHERS:
         lines += ["to record the processes that it starts:", f"  {rank_command(own, rest[1:])}"]
-    elif resource.getrusage(resource.RUSAGE_CHILDREN) != CHILDREN_BEFORE:
+    elif children_time() - CHILDREN_BEFORE > TRAINING_TIME:
         lines.append("to record the processes that it starts, call tt.record where they train")
     print(*(f"tensortap: {line}" for line in lines), sep="\n", file=sys.stderr)
 

@@ -10,14 +10,19 @@ import inspect
 import textwrap
 from types import CodeType
 
-#: How _call_impl begins: without hooks it calls forward and does nothing else.
-BEGINNING = [
-    "forward_call = self._slow_forward if torch._C._get_tracing_state() else self.forward",
+#: How _call_impl asks if torch.jit.trace is active; the second way is that of torch 2.15.
+QUESTIONS = ["torch._C._get_tracing_state()", "torch._C._is_tracing()"]
+#: How it goes on: without hooks it calls forward and does nothing else.
+CONDITION = (
     "if not (self._backward_hooks or self._backward_pre_hooks"
     " or self._forward_hooks or self._forward_pre_hooks"
     " or _global_backward_pre_hooks or _global_backward_hooks"
     " or _global_forward_hooks or _global_forward_pre_hooks):\n"
-    "    return forward_call(*args, **kwargs)",
+    "    return forward_call(*args, **kwargs)"
+)
+BEGINNINGS = [
+    [f"forward_call = self._slow_forward if {question} else self.forward", CONDITION]
+    for question in QUESTIONS
 ]
 
 
@@ -34,5 +39,5 @@ def known_code() -> CodeType | None:
         return None
     taken = [one.arg for one in (*found.args.args, found.args.vararg, found.args.kwarg) if one]
     begins = [ast.unparse(statement) for statement in found.body[:2]]
-    known = taken == ["self", "args", "kwargs"] and begins == BEGINNING
+    known = taken == ["self", "args", "kwargs"] and begins in BEGINNINGS
     return function.__code__ if known else None
