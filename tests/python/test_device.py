@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layouts import DTYPES, SHAPES, random_array
+from layouts import SHAPES, random_array
 from reference import assert_stats_match, expected_stats
 
 import tensortap as tt
@@ -25,9 +25,10 @@ from tensortap.devices.ring import Result
 torch = pytest.importorskip("torch")
 
 from test_torch_tensors import to_torch  # noqa: E402  (needs torch)
+from versions import TORCH_DTYPES, needs_exchange_table, needs_probes  # noqa: E402
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
 def test_a_device_gives_what_numpy_gives(dtype: str) -> None:
     for seed, shape in enumerate(SHAPES):
         a = random_array(dtype, shape, seed, specials=seed % 2 == 1)
@@ -64,6 +65,7 @@ class Operators(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore
         return func(*args, **(kw or {}))
 
 
+@needs_exchange_table
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
 def test_a_tensor_takes_one_operator(kind: Any) -> None:
     with Operators() as seen:
@@ -213,6 +215,7 @@ if __name__ == "__main__":
 """
 
 
+@needs_probes
 def test_a_compiled_model_on_a_device_records_the_same(tmp_path: Path) -> None:
     space: dict[str, Any] = {"__name__": "here"}
     exec(COMPILED, space)

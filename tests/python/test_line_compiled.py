@@ -104,7 +104,8 @@ def test_we_come_and_go_while_the_compiler_evaluates_frames(user: dict[str, Any]
         assert told == []
         assert sys.gettrace() is None
         assert evaluator() == before
-    assert any(one != before for one in seen)  # the compiler's was in place in some
+    if torch.__version__ >= (2, 7):  # before, the compiler's is never in place where we are called
+        assert any(one != before for one in seen)
 
 
 def test_stopped_and_started_again_inside_nothing_is_lost(user: dict[str, Any]) -> None:

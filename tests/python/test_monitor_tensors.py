@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from monitored import Gives, close, every, measure  # noqa: E402
 from programs import finish  # noqa: E402
 from torch import nn  # noqa: E402
+from versions import needs_exchange_table  # noqa: E402
 
 
 def test_tensors_that_cannot_be_read_are_named_once_and_the_rest_goes_on(
@@ -151,6 +152,7 @@ def test_the_path_of_other_devices_gives_the_same() -> None:
         assert close(float(a), float(b)), key
 
 
+@needs_exchange_table
 def test_a_named_metric_copies_nothing_and_asks_torch_for_nothing() -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -15,6 +15,7 @@ from monitored import close, every, measure  # noqa: E402
 from ranks import run_ranks, said  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from versions import needs_probes  # noqa: E402
 
 from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
 
@@ -260,6 +261,7 @@ def test_a_monitor_beside_a_monitor_measures_the_same() -> None:
 # ---- torch.compile
 
 
+@needs_probes
 def test_under_torch_compile_it_measures_all_modules(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     compiled = torch.compile(model, backend="eager")

@@ -20,6 +20,8 @@ import tensortap as tt
 from tensortap.operators import Operator, OperatorLog, origin_report
 
 torch = pytest.importorskip("torch")
+from versions import needs_exchange_table  # noqa: E402
+
 nn = torch.nn
 checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
 dispatch = pytest.importorskip("torch.utils._python_dispatch")
@@ -648,6 +650,7 @@ def test_an_error_of_ours_is_counted_and_does_not_reach_the_program() -> None:
     assert isinstance(log._mode.error, ZeroDivisionError)
 
 
+@needs_exchange_table
 def test_other_modes_and_logs_see_the_same_operators() -> None:
     seen: list[str] = []
 

@@ -23,6 +23,9 @@ pytest.importorskip("torch._dynamo")
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from versions import needs_probes  # noqa: E402
+
+pytestmark = needs_probes
 
 EAGER = "eager"  # Dynamo's backend that runs the graph as it was traced
 

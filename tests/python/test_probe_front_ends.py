@@ -15,6 +15,7 @@ pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
+from versions import needs_probes  # noqa: E402
 
 from tensortap import _core  # noqa: E402
 from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
@@ -101,6 +102,7 @@ def test_spy_save_saves_the_same_files(tmp_path: Path) -> None:
     assert not counters["graph_break"]
 
 
+@needs_probes
 def test_a_call_tracer_has_the_same_trace(tmp_path: Path) -> None:
     def run(way: Callable[..., Any]) -> Any:
         model = net()
@@ -119,6 +121,7 @@ def test_a_call_tracer_has_the_same_trace(tmp_path: Path) -> None:
     both(run)
 
 
+@needs_probes
 def test_a_monitor_measures_the_same(tmp_path: Path) -> None:
     def run(way: Callable[..., Any]) -> Any:
         model = net()
@@ -137,6 +140,7 @@ def test_a_monitor_measures_the_same(tmp_path: Path) -> None:
     both(run)
 
 
+@needs_probes
 def test_a_tracer_keeps_the_same_outputs(tmp_path: Path) -> None:
     def run(way: Callable[..., Any]) -> Any:
         model = net()
@@ -161,6 +165,7 @@ def once(texts: list[str], *words: str) -> None:
     assert 'set_stance("force_eager")' in said[0]
 
 
+@needs_probes
 @pytest.mark.parametrize("way", [wrapped, in_function])
 def test_a_tracer_says_that_it_sees_no_variables(way: Callable[..., Any]) -> None:
     model = net()
@@ -176,6 +181,7 @@ def test_a_tracer_says_that_it_sees_no_variables(way: Callable[..., Any]) -> Non
     assert len(tracer.results["head"].values) == 2
 
 
+@needs_probes
 @pytest.mark.parametrize("way", [wrapped, in_function])
 def test_a_coordinate_check_says_that_it_sees_no_inputs(
     way: Callable[..., Any], caplog: pytest.LogCaptureFixture

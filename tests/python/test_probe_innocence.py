@@ -19,6 +19,7 @@ pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
+from versions import needs_probes  # noqa: E402
 
 X = torch.ones(2, 4)
 
@@ -102,6 +103,7 @@ def test_a_forward_that_replaces_another_is_called(
         assert_all(model, compiled, is_replaced=False)
 
 
+@needs_probes
 def test_a_watched_forward_looks_as_before(tmp_path: Path) -> None:
     model, hooked = Net(), Net()
     hooked.register_forward_hook(lambda module, args, output: output * 0)
@@ -119,6 +121,7 @@ def test_a_watched_forward_looks_as_before(tmp_path: Path) -> None:
         assert not torch.compile(hooked, backend="eager")(X).any()
 
 
+@needs_probes
 def test_a_model_compiled_by_its_method_after_watch_is_seen_whole(tmp_path: Path) -> None:
     model = nn.Sequential(Net(), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

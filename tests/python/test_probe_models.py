@@ -18,6 +18,7 @@ pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from versions import needs_probes  # noqa: E402
 
 
 class Recurrent(nn.Module):
@@ -133,6 +134,7 @@ def assert_same(
     assert done.returncode == 0, done.stdout
 
 
+@needs_probes
 def test_recurrent_networks_and_dropout_have_the_same_points(tmp_path: Path) -> None:
     assert_same(tmp_path / "lstm", Recurrent)
     assert_same(tmp_path / "dropout", Dropped)
@@ -144,6 +146,7 @@ def test_small_models_have_the_same_points(tmp_path: Path, make: Callable[[], nn
     assert_same(tmp_path, make)
 
 
+@needs_probes
 def test_a_model_under_autocast_has_the_same_points(tmp_path: Path) -> None:
     # AOTAutograd rounds bfloat16 elsewhere than eager code does.
     assert_same(tmp_path, Dropped, is_bf16=True, backend="eager")

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
+from versions import needs_probes  # noqa: E402
 
 
 def verified(factor: float) -> Any:
@@ -34,6 +35,7 @@ def test_a_compiled_model_that_computes_the_same_is_innocent() -> None:
     assert verified(1.0)
 
 
+@needs_probes
 def test_rounding_of_compiled_code_is_told_from_a_change() -> None:
     report = verified(1 + 1e-6)
     assert not report
@@ -41,6 +43,7 @@ def test_rounding_of_compiled_code_is_told_from_a_change() -> None:
     assert "by rounding only" in str(report)
 
 
+@needs_probes
 def test_more_than_rounding_is_a_change() -> None:
     report = verified(1.5)
     assert not report

@@ -91,6 +91,8 @@ def test_a_tensor_that_is_changed_meanwhile_is_never_stored_torn(
 
 def test_memory_that_is_freed_meanwhile_is_not_read(tmp_path: Path, alone: None) -> None:
     torch = pytest.importorskip("torch")
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("__dlpack__ of this torch gives up the GIL: it is freed before it is read")
     counts, run, _ = record_one(
         tmp_path, lambda: torch.ones(LARGE), lambda x: x.untyped_storage().resize_(0)
     )

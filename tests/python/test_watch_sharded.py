@@ -12,7 +12,11 @@ from programs import started
 
 torch = pytest.importorskip("torch")
 
+from versions import needs_sharding_on_cpu  # noqa: E402
+
 import tensortap as tt  # noqa: E402
+
+WAYS = ["wrapped", pytest.param("sharded", marks=needs_sharding_on_cpu)]
 
 PROGRAM = """
 import os, sys, warnings, torch, torch.distributed as dist, tensortap as tt
@@ -100,7 +104,7 @@ def run_ranks(folder: Path, wrap: str, world: int) -> None:
         assert turn < 2, said
 
 
-@pytest.mark.parametrize("wrap", ["wrapped", "sharded"])
+@pytest.mark.parametrize("wrap", WAYS)
 def test_fsdp_is_watched_under_the_models_own_names_and_computes_the_same(
     tmp_path: Path, wrap: str
 ) -> None:
@@ -113,7 +117,7 @@ def test_fsdp_is_watched_under_the_models_own_names_and_computes_the_same(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("wrap", ["wrapped", "sharded"])
+@pytest.mark.parametrize("wrap", WAYS)
 def test_two_ranks_record_each_its_own_shards(tmp_path: Path, wrap: str) -> None:
     run_ranks(tmp_path, wrap, 2)
     run = tt.open(tmp_path / "run")

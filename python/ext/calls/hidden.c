@@ -7,8 +7,12 @@
 
 int calls_traced_set_call(PyTypeObject *type, PyObject *function)
 {
-    int result = PyDict_SetItemString(type->tp_dict, "__call__", function);
+    PyObject *slots = Py_BuildValue("(s)", "traced"); /* owned */
+    int result = slots == NULL ? -1 : PyDict_SetItemString(type->tp_dict, "__call__", function);
+    if (result == 0) /* torch 2.6 reads only those members of an object that are listed here */
+        result = PyDict_SetItemString(type->tp_dict, "__slots__", slots);
     PyType_Modified(type);
+    Py_XDECREF(slots);
     return result;
 }
 

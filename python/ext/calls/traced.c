@@ -46,8 +46,8 @@ bool calls_traced_is_forward(const binding_state *state, PyObject *method)
            PyFunction_GET_CODE(function) == state->calls->forward_code;
 }
 
-/* A forward that calls that of the class; NULL: that is not a plain function, or the program has set one
- * on the module. */
+/* A forward that calls that of the class; NULL: that is not a plain function, the program has set one
+ * on the module, or this torch would not use it. */
 static PyObject *make_forward(calls_state *calls, PyObject *module, PyObject *dict)
 {
     PyObject *function = _PyType_Lookup(Py_TYPE(module), calls->forward.forward); /* borrowed */
@@ -56,6 +56,8 @@ static PyObject *make_forward(calls_state *calls, PyObject *module, PyObject *di
         PyErr_Occurred())
         return NULL;
     PyObject *method = PyObject_CallOneArg(calls->make_forward, module); /* owned */
+    if (method == Py_None)
+        Py_CLEAR(method);
     if (method != NULL && calls->forward_code == NULL && PyMethod_Check(method))
         calls->forward_code = Py_NewRef(PyFunction_GET_CODE(PyMethod_GET_FUNCTION(method)));
     return method;

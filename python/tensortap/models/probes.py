@@ -179,8 +179,8 @@ def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]
     elif isinstance(value, dict):
         for key, item in value.items():
             find_tensors(item, f"{path}.{key}", depth + 1, found)
-    elif hasattr(type(value), "__dataclass_fields__"):
-        for key in type(value).__dataclass_fields__:
+    elif hasattr(value, "__dataclass_fields__"):  # torch 2.6 does not trace this of type(value)
+        for key in value.__dataclass_fields__:
             find_tensors(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
 
 
@@ -239,12 +239,29 @@ def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     return output
 
 
+@functools.cache
+def is_slot_traced() -> bool:
+    """Return whether Dynamo traces nn.Module.__call__, which looks into our slot.
+
+    That of torch 2.6 traces _call_impl in its place: then nothing is seen in compiled graphs.
+    """
+    import inspect  # not above: it takes as long to import as tensortap
+
+    from torch._dynamo.variables.nn_module import UnspecializedNNModuleVariable
+
+    source = inspect.getsource(UnspecializedNNModuleVariable.call_function)
+    return "is not unpatched_nn_module_call" not in source
+
+
 def _make_forward(module: Any) -> Any:
     """Return the `forward` that a watched module gets as its own: it calls that of the class.
 
-    It looks the class's up at each call, because programs replace it.
+    It looks the class's up at each call, because programs replace it.  None: it needs none.
     """
-    import inspect  # not above: it takes as long to import as tensortap
+    import inspect
+
+    if not is_slot_traced():
+        return None
 
     @functools.wraps(type(module).forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,28 @@
+"""What an older torch cannot do: tests of it are skipped there, and docs/install.md names it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from layouts import DTYPES
+
+from tensortap.models import probes
+
+needs_probes = pytest.mark.skipif(
+    not probes.is_slot_traced(),
+    reason="this torch compiles calls of modules so that modules inside are not seen",
+)
+needs_exchange_table = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+    reason="tensors of this torch are read through __dlpack__, which runs operators, "
+    "takes no 8-bit floating-point types and refuses a storage that was shrunk",
+)
+needs_sharding_on_cpu = pytest.mark.skipif(
+    not hasattr(torch.cpu.Stream, "record_event"),
+    reason="fully_shard of this torch does not run on a CPU",
+)
+#: All element types, for parametrize.
+TORCH_DTYPES = [
+    pytest.param(name, marks=needs_exchange_table) if name.startswith("float8") else name
+    for name in DTYPES
+]
