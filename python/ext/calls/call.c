@@ -10,12 +10,11 @@
  * frame lives in memory of ours; and Python's own frames tell whether one call is around
  * another: they lead from the inner one to the outer one and never to another greenlet's.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "base/frame.h"
 #include "binding/state.h"
 #include "calls/source.h"
 #include "probe/operator.h"
-
-#include <time.h>
 
 /* ---- the stack ----------------------------------------------------------- */
 
@@ -88,13 +87,6 @@ static void frame_pop(calls_frame *frame)
 }
 
 /* ---- events --------------------------------------------------------------- */
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static calls_link *link_at(const calls_frame *frame, Py_ssize_t i)
 {
@@ -233,7 +225,7 @@ static int enter(binding_state *state, calls_frame *frame)
                 calls_link_count(link_at(frame, i), thread, frame->is_training, frame->outer == NULL);
     if (frame->outer == NULL)
         prepare_compiled(state, frame);
-    frame->start = wants & CALLS_TIME ? now() : 0;
+    frame->start = wants & CALLS_TIME ? base_clock(CLOCK_MONOTONIC) : 0;
     tensor_looks looks = { .torch = &state->torch };
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
@@ -257,7 +249,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
 {
     PyObject *objection = NULL; /* owned */
     tensor_looks looks = { .torch = &state->torch };
-    int64_t end = frame->start != 0 ? now() : 0;
+    int64_t end = frame->start != 0 ? base_clock(CLOCK_MONOTONIC) : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
         calls_link *link = link_at(frame, i);
         if (is_ignored(frame, link) || link->consumer->calls->after == NULL ||

@@ -3,11 +3,10 @@
  * Their rows lie in a log, which is read before and after each call that is seen eagerly, when an
  * outermost module has run that was compiled whole, and before the optimizer steps.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "binding/state.h"
 #include "calls/source.h"
 #include "probe/log.h"
-
-#include <time.h>
 
 typedef struct batch {
     binding_state *state;
@@ -49,10 +48,7 @@ static int for_links(const batch *in, const probe_row *row,
 /* The time of a row, on the clock of time.perf_counter_ns(). */
 static int64_t monotonic_of(int64_t time)
 {
-    struct timespec here, there;
-    clock_gettime(CLOCK_MONOTONIC, &here);
-    clock_gettime(CLOCK_REALTIME, &there);
-    return time + (here.tv_sec - there.tv_sec) * (int64_t)1000000000 + here.tv_nsec - there.tv_nsec;
+    return time + base_clock(CLOCK_MONOTONIC) - base_clock(CLOCK_REALTIME);
 }
 
 /* Calls of the consumer's modules around this one: those that are seen eagerly, and those whose names
@@ -181,22 +177,15 @@ static int charge_row(const batch *in, calls_link *link, PyObject *Py_UNUSED(mod
     return 0;
 }
 
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Delivers a row, and what it has taken if that is known. */
 static int deliver(batch *in, const probe_row *row)
 {
-    int64_t start = row->cost != 0 ? now() : 0;
+    int64_t start = row->cost != 0 ? base_clock(CLOCK_MONOTONIC) : 0;
     int result = for_links(in, row, tell_row);
     if (start == 0)
         return result;
     PyObject *raised = PyErr_GetRaisedException(); /* owned */
-    in->spent = row->cost + in->share + now() - start;
+    in->spent = row->cost + in->share + base_clock(CLOCK_MONOTONIC) - start;
     (void)for_links(in, row, charge_row);
     PyErr_SetRaisedException(raised);
     return result;
@@ -225,7 +214,7 @@ int calls_traced_drain(binding_state *state, bool all)
     }
     if (probe_log_is_empty())
         return 0;
-    int64_t start = now();
+    int64_t start = base_clock(CLOCK_MONOTONIC);
     probe_log_take(all ? 0 : probe_log_thread(), &rows);
     if (rows.count == 0)
         return 0;
@@ -234,7 +223,7 @@ int calls_traced_drain(binding_state *state, bool all)
     batch in = { .state = state,
                  .thread = thread,
                  .is_eager = thread->top != NULL,
-                 .share = (now() - start) / (int64_t)rows.count };
+                 .share = (base_clock(CLOCK_MONOTONIC) - start) / (int64_t)rows.count };
     if (in.is_eager)
         in.is_training = thread->top->is_training;
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */

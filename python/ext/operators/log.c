@@ -5,16 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "operators/log.h"
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/error.h"
-
-#include <time.h>
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void operators_take_error(operators_log *self)
 {
@@ -96,14 +88,14 @@ static int32_t begin(operators_log *self, int32_t kind, PyObject *args, PyObject
     operators_spot where = { .self = self, .row = number, .item = -1 };
     (void)operators_visit_arguments(&where, args, kwargs, false);
     self->rows[number].operands = where.count;
-    self->rows[number].start = now();
+    self->rows[number].start = base_clock(CLOCK_MONOTONIC);
     return number;
 }
 
 static void end(operators_log *self, int32_t number, PyObject *args, PyObject *kwargs, PyObject *result)
 {
     operators_row *row = &self->rows[number];
-    row->end = now();
+    row->end = base_clock(CLOCK_MONOTONIC);
     row->results_at = self->tensor_count;
     if (result == NULL) {
         row->flags |= ROW_RAISED;

@@ -7,6 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "probe/operator.h"
 
+#include "base/clock.h"
+
 #include "probe/log.h"
 
 #include <dlfcn.h>
@@ -14,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAGIC UINT64_C(0x7470726f62653031)
 
@@ -39,13 +40,6 @@ void probe_slots_init(probe_slots *slots, uint64_t module)
 {
     *slots = (probe_slots){ .magic = MAGIC, .module = module };
     memset(slots->products, PROBE_UNKNOWN, sizeof slots->products);
-}
-
-static int64_t clock_read(clockid_t which)
-{
-    struct timespec t;
-    clock_gettime(which, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* ---- torch's C interface: stable since 2.8 ------------------------------- */
@@ -240,18 +234,18 @@ static void begin_row(probe_row *row, const probe_slots *slots, uint64_t call, i
     row->slot = slot;
     row->thread = probe_log_thread();
     row->products = products;
-    row->time = clock_read(CLOCK_REALTIME_COARSE);
+    row->time = base_clock(CLOCK_REALTIME_COARSE);
 }
 
 /* 0: this one is not timed. */
 static int64_t begin_timing(void)
 {
-    return timer++ % TIMED == 0 ? clock_read(CLOCK_MONOTONIC) : 0;
+    return timer++ % TIMED == 0 ? base_clock(CLOCK_MONOTONIC) : 0;
 }
 
 static void end_timing(probe_row *row, int64_t start)
 {
-    row->cost = start != 0 ? clock_read(CLOCK_MONOTONIC) - start : 0;
+    row->cost = start != 0 ? base_clock(CLOCK_MONOTONIC) - start : 0;
 }
 
 static void tell_root(const probe_slots *slots)

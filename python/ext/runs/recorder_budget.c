@@ -8,9 +8,8 @@
 #include "runs/recorder.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "tensortap_tools.h"
-
-#include <time.h>
 
 enum {
     LOOK_NS = 250000000,  /* how often the budget is looked at */
@@ -24,21 +23,14 @@ enum {
 };
 static const double aim = 0.8; /* of the budget, so that it is not missed again at once */
 
-static int64_t clock_read(clockid_t which)
-{
-    struct timespec t;
-    clock_gettime(which, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t runs_clock_fine(void)
 {
-    return clock_read(CLOCK_REALTIME);
+    return base_clock(CLOCK_REALTIME);
 }
 
 int64_t runs_clock_coarse(void)
 {
-    return clock_read(CLOCK_REALTIME_COARSE);
+    return base_clock(CLOCK_REALTIME_COARSE);
 }
 
 runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site)

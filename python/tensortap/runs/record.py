@@ -143,7 +143,9 @@ class Recording(_core.Recorder):
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
         if self.box is not None:
-            is_rule = type(error).__name__ == "UnhealthyError"
+            from tensortap.findings import UnhealthyError
+
+            is_rule = isinstance(error, UnhealthyError)
             self.box.program_ended(error, "health" if is_rule else "exception")
         what = type(error).__name__
         self.note(
