@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -170,9 +171,13 @@ def find_headers(archive: Archive, version: str, machine: str) -> Path | None:
     return None
 
 
+def extension_suffix(version: str, machine: str) -> str:
+    """Return how the name of an extension for this Python ends."""
+    return f".cpython-{version.replace('.', '')}-{machine}-linux-gnu.so"
+
+
 def describe_python(version: str, machine: str, headers: Path) -> Path:
     """Write the build-details.json (PEP 739) of a Python that is not here; return its path."""
-    tag = version.replace(".", "")
     path = BUILD / f"python-{version}-{machine}.json"
     path.write_text(
         json.dumps(
@@ -184,7 +189,7 @@ def describe_python(version: str, machine: str, headers: Path) -> Path:
                 "implementation": {"name": "cpython"},
                 "abi": {
                     "flags": [],
-                    "extension_suffix": f".cpython-{tag}-{machine}-linux-gnu.so",
+                    "extension_suffix": extension_suffix(version, machine),
                     "stable_abi_suffix": ".abi3.so",
                 },
                 "libpython": {"link_extensions": False},
@@ -230,13 +235,18 @@ def finish(wheel: Path, version: str, machine: str, licenses: Path) -> Path:
     return made
 
 
-def check(wheel: Path, machine: str) -> str:
+def check(wheel: Path, version: str, machine: str) -> str:
     """Return what is wrong with a wheel; empty: nothing."""
+    extension = f"tensortap/_core{extension_suffix(version, machine)}"
+    with zipfile.ZipFile(wheel) as content:
+        found = [name for name in content.namelist() if name.endswith(".so")]
+    if found != [extension]:
+        return f"its extensions are {found}, not {extension}"
     shown = subprocess.run(
         [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True
     ).stdout
-    found = re.search(r'"manylinux_(\d+)_(\d+)_(\w+)"', shown.replace("\n", " "))
-    if found is None or (int(found[1]), int(found[2])) > GLIBC or found[3] != machine:
+    oldest = re.search(r'"manylinux_(\d+)_(\d+)_(\w+)"', shown.replace("\n", " "))
+    if oldest is None or (int(oldest[1]), int(oldest[2])) > GLIBC or oldest[3] != machine:
         return f"auditwheel says: {shown}"
     if wheel.stat().st_size > MOST:
         return f"{wheel.stat().st_size} bytes are more than {MOST}"
@@ -279,7 +289,7 @@ def main() -> int:
                 wrong += 1
                 continue
             wheel = build(version, machine, headers, prefix)
-            problem = check(wheel, machine)
+            problem = check(wheel, version, machine)
             wrong += problem != ""
             print(f"{wheel.name}  {wheel.stat().st_size / 1e6:.2f} MB  {problem}", flush=True)
     run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, ROOT)
