@@ -571,3 +571,6 @@ def test_a_script_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     done = tensortap("run", "nowhere.py", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("tensortap: no script 'nowhere.py'; give a file, or -m and a module\n")
+    done = tensortap("run", "python", "x.py", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tensortap: no script 'python'; leave it out\n"

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
+from tensortap.runs.steps import Steps  # noqa: E402
 from tensortap.runs.watch import watch  # noqa: E402
 
 
@@ -169,13 +170,18 @@ def test_optimizers_made_anew_make_up_the_step_as_those_before(tmp_path: Path) -
     assert list(run.series("activation/Sequential2:0")[0]) == [0, 1, 2, 3]
 
 
-def test_an_optimizer_of_other_parameters_ends_no_step(tmp_path: Path) -> None:
+def test_an_optimizer_of_other_parameters_ends_no_step_and_makes_none_slower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Steps] = []  # each asks about all parameters
+    look = Steps.look
+    monkeypatch.setattr(Steps, "look", lambda self: (looks.append(self), look(self)))
     model, other = mlp(), mlp(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     foreign = torch.optim.SGD(other.parameters(), lr=0.1)
 
     def train(_: object) -> None:
-        for i in range(3):
+        for i in range(4):
             other(batch(i)).sum().backward()
             foreign.step()
             foreign.step()
@@ -183,5 +189,6 @@ def test_an_optimizer_of_other_parameters_ends_no_step(tmp_path: Path) -> None:
             optimizer.step()
 
     run = record(tmp_path, model, train)
-    assert run.steps("gradient/0.weight") == [0, 1, 2]
-    assert run.steps("learning_rate") == [0, 1, 2]
+    assert run.steps("gradient/0.weight") == [0, 1, 2, 3]
+    assert run.steps("learning_rate") == [0, 1, 2, 3]
+    assert len(looks) == 1

@@ -411,7 +411,9 @@ def main(arguments: Sequence[str]) -> None:
     texts = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
     kind, rest = texts["kind"], arguments[len(SLOTS) :]
     if kind == "script" and not os.path.exists(rest[0]):
-        print(f"tensortap: no script '{rest[0]}'; give a file, or -m and a module", file=sys.stderr)
+        is_python = os.path.basename(rest[0]).startswith("python")
+        advice = "leave it out" if is_python else "give a file, or -m and a module"
+        print(f"tensortap: no script '{rest[0]}'; {advice}", file=sys.stderr)
         end(2)
     read: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "resume": bool}
     names = ("every", "only", "exclude", "keep", "budget", "resume", "health")

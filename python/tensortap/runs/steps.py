@@ -91,6 +91,7 @@ class Steps:
         self.classes: dict[str, str] = {}  # of modules, as recorded
         self.plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
         self.given: list[Any] = []  # optimizers that the user named
+        self._others: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()  # of other models
         self.current: set[int] = set()  # ids of the optimizers that make up a step
         self.is_known = False
         self.errors = 0
@@ -287,12 +288,17 @@ class Steps:
             return None
         plan = self.plans.get(optimizer)
         if plan is None:
+            other = None if optimizer in self.given else self._others.get(optimizer)
+            if other is not None and not other.prepare(optimizer, self.watched):
+                return None
             taken = {p.number for p in self.plans.values()}
             number = next(n for n in itertools.count(1) if n not in taken)
             plan = Plan(number, f"{type(optimizer).__name__}{number}:" if number > 1 else "")
-        self._is_changed |= plan.prepare(optimizer, self.watched)
+        is_changed = plan.prepare(optimizer, self.watched)
         if not plan.parts and optimizer not in self.given:
-            return None  # somebody else's
+            self._others[optimizer] = plan
+            return None
+        self._is_changed |= is_changed
         self.plans[optimizer] = plan
         self.recorder.forwards = FORWARDS_ARE_NO_STEPS
         return plan
