@@ -204,6 +204,26 @@ def test_a_flipped_bit_is_not_reproduced(tmp_path: Path) -> None:
         loop(False)
     assert replay.verdict == "transient", str(replay)
     assert "not reproduced, so the fault was transient" in str(replay)
+    assert "or it depends on what is not kept" in str(replay)
+
+
+def test_the_first_difference_is_the_one_that_was_computed_first(tmp_path: Path) -> None:
+    def loop(factor: float) -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 1)
+        tt.watch(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for i in range(6):
+            loss = net(torch.randn(2, 4)).square().sum() * (factor if i == 5 else 1)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with tt.record(tmp_path / "run", black_box=3):
+        loop(float("inf"))
+    with tt.replay(tmp_path / "run", ops=False) as replay:
+        loop(2.0)
+    assert "the first difference is at step 5: loss/0" in str(replay)
 
 
 def test_an_exception_comes_again(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ class Replayer(Box):
             "text": self.facts["text"],
             "rank": self.facts["rank"],
             "replaced_inputs": self.replaced,
-            "first_difference": min(self.differences, default=None),
+            "first_difference": min(self.differences, key=lambda one: one[0], default=None),
             "found": [(one.text, one.step) for one in self.faults[:1]],
             "rows": [
                 row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)

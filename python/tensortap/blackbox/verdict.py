@@ -32,6 +32,8 @@ def describe(result: Result) -> list[str]:
     if result["verdict"] in ("noise", "transient") and result["first_difference"]:
         step, name = result["first_difference"]
         lines.append(f"the first difference is at step {step}: {name.partition('#')[0]}")
+    if result["verdict"] == "transient":
+        lines.append("or it depends on what is not kept: a counter of steps in the program, say")
     if result.get("eager") in ("bits", "noise"):
         lines.append("it is there without torch.compile, too")
     if result.get("replaced_inputs"):
