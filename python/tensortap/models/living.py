@@ -20,11 +20,17 @@ def living(kind: type) -> list[Any]:
     An object refers to its class.  All objects are not asked for (`gc.get_objects`): that takes
     longer, and holds tensors for a moment that another thread is about to free.
     """
+    kinds = _kinds(kind)
+    wanted = set(kinds)
+    return [one for one in gc.get_referrers(*kinds) if type(one) in wanted]
+
+
+def _kinds(kind: type) -> list[type]:
+    """Return a class and those derived from it."""
     kinds = [kind]
     for one in kinds:  # grows as it goes
         kinds.extend(one.__subclasses__())
-    wanted = set(kinds)
-    return [one for one in gc.get_referrers(*kinds) if type(one) in wanted]
+    return kinds
 
 
 def held(optimizer: Any) -> Iterable[Any]:
@@ -33,9 +39,16 @@ def held(optimizer: Any) -> Iterable[Any]:
 
 
 def optimizers() -> list[Any]:
-    """Return all optimizers."""
+    """Return all optimizers.
+
+    The first optimizer of a class makes torch wrap the class's `step`.  Where no class has such
+    a `step` there is no optimizer, and no search.
+    """
     from torch.optim import Optimizer
 
+    steps = (getattr(one, "step", None) for one in _kinds(Optimizer))
+    if hasattr(Optimizer, "_patch_step_function") and not any(hasattr(s, "hooked") for s in steps):
+        return []
     return [one for one in living(Optimizer) if hasattr(one, "param_groups")]
 
 
