@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+
 from torch import nn  # noqa: E402
+from versions import needs_exchange_table  # noqa: E402
 
 from tensortap.spy import (  # noqa: E402
     CallTracer,
@@ -204,6 +206,7 @@ def looked_at(x: torch.Tensor) -> torch.Tensor:
     return (x * x).sum()
 
 
+@needs_exchange_table
 @pytest.mark.parametrize(
     ("transformed", "shown"),
     [
@@ -254,6 +257,7 @@ def test_backward_and_checkpointing_save_too(tmp_path: Path) -> None:
     assert "manual.gradient.call0.pt" in names(tmp_path)
 
 
+@needs_exchange_table
 def test_saving_goes_through_no_operation_of_torch(tmp_path: Path) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -289,6 +293,8 @@ def test_a_compiled_model_saves_at_a_graph_break(tmp_path: Path) -> None:
 def test_a_whole_graph_may_be_compiled_when_dynamo_is_told_to_ignore_it() -> None:
     import torch._dynamo
 
+    if not hasattr(torch._dynamo.config, "ignore_logging_functions"):
+        pytest.skip("this torch cannot be told to ignore functions")
     ignored = torch._dynamo.config.ignore_logging_functions
     ignored.add(spy_save)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import pickletools
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ import pytest
 from programs import finish
 
 torch = pytest.importorskip("torch")
+
+from versions import skip_if_unreadable  # noqa: E402
 
 from tensortap.spy import DebugContext, TensorSaver, spy_save  # noqa: E402
 
@@ -50,6 +53,7 @@ def load(path: Path, **options: bool) -> torch.Tensor:
 def test_torch_loads_every_type_with_the_same_bits(tmp_path: Path, dtype: str) -> None:
     if not hasattr(torch, dtype):
         pytest.skip(f"this torch has no {dtype}")
+    skip_if_unreadable(dtype)
     saver = TensorSaver(tmp_path)
     for i, shape in enumerate(SHAPES):
         t = random_bits(shape, getattr(torch, dtype))
@@ -72,6 +76,11 @@ def every_dtype() -> list[torch.dtype]:
 def test_no_type_of_torch_is_missing(tmp_path: Path, dtype: torch.dtype) -> None:
     t = torch.empty(6, dtype=dtype)
     t.untyped_storage().copy_(torch.arange(t.nbytes, dtype=torch.uint8).untyped_storage())
+    try:
+        torch.save(t, tmp_path / "own.pt")
+        load(tmp_path / "own.pt")
+    except (KeyError, pickle.UnpicklingError):
+        pytest.skip(f"this torch does not save and load {dtype} itself")
     saver = TensorSaver(tmp_path)
     saver.save("t", t)
     with DebugContext(saver):
@@ -116,6 +125,7 @@ def test_types_numpy_has_not_are_wider_ones_with_the_same_values(
 ) -> None:
     if not hasattr(torch, dtype):
         pytest.skip(f"this torch has no {dtype}")
+    skip_if_unreadable(dtype)
     saver = TensorSaver(tmp_path, format="npy")
     wide = torch.complex64 if dtype == "complex32" else torch.float32
     for i, shape in enumerate([*SHAPES, (70_000,)]):
@@ -141,6 +151,7 @@ def test_bfloat16_in_npy_goes_through_ml_dtypes_and_back(tmp_path: Path) -> None
 @pytest.mark.parametrize("dtype", [name for name in KNOWN if name != "complex128"])
 def test_safetensors_loads_every_type_it_knows(tmp_path: Path, dtype: str) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
+    skip_if_unreadable(dtype)
     saver = TensorSaver(tmp_path, format="safetensors")
     for i, shape in enumerate(SHAPES):
         t = random_bits(shape, getattr(torch, dtype))
@@ -286,14 +297,16 @@ def test_the_archive_is_sound_and_laid_out_as_torch_does(tmp_path: Path) -> None
     torch.save(t, tmp_path / "torch.pt")
     ours, theirs = zipfile.ZipFile(tmp_path / "t.call0.pt"), zipfile.ZipFile(tmp_path / "torch.pt")
     assert ours.testzip() is None
-    assert [n.split("/", 1)[1] for n in ours.namelist()] == [
-        n.split("/", 1)[1] for n in theirs.namelist()
-    ]
-    pickle, torchs = ours.read("archive/data.pkl"), theirs.read("torch/data.pkl")
+    names = [[n.split("/", 1)[1] for n in file.namelist()] for file in (ours, theirs)]
+    if ".format_version" in names[1]:  # since torch 2.7
+        assert names[0] == names[1]
+    else:
+        assert set(names[1]) <= set(names[0])
+    own, torchs = ours.read("archive/data.pkl"), theirs.read("torch/data.pkl")
     memo = {"BINPUT"}
     told = [
         [(op.name, arg) for op, arg, _ in pickletools.genops(p) if op.name not in memo]
-        for p in (pickle, torchs)
+        for p in (own, torchs)
     ]
     assert told[0] == told[1]
 

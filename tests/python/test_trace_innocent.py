@@ -13,7 +13,9 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch")
+
 from torch import nn  # noqa: E402
+from versions import needs_exchange_table  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 import tensortap.flow  # noqa: E402
@@ -189,6 +191,7 @@ def test_a_tracer_that_is_dropped_lets_the_model_go():
     assert ref() is None
 
 
+@needs_exchange_table
 def test_modes_of_torch_see_only_the_program():
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode

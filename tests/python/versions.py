@@ -26,3 +26,9 @@ TORCH_DTYPES = [
     pytest.param(name, marks=needs_exchange_table) if name.startswith("float8") else name
     for name in DTYPES
 ]
+
+
+def skip_if_unreadable(dtype: str) -> None:
+    """Skip a test of an element type that tensors of this torch cannot be read with."""
+    if dtype.startswith("float8") and not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("tensors of 8-bit floating-point types cannot be read with this torch")
