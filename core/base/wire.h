@@ -119,7 +119,7 @@ typedef struct tt_cursor {
 static inline tt_cursor tt_cursor_over(const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
-    return (tt_cursor){ .at = at, .end = at + n };
+    return (tt_cursor){ .at = at, .end = n > 0 ? at + n : at }; /* NULL, if there are no bytes */
 }
 
 static inline size_t tt_cursor_left(const tt_cursor *cursor)
