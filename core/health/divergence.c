@@ -10,15 +10,22 @@ TT_RULE(divergence, "divergence", ERROR, /* looks at */ "a loss",
         "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
         /* hides */ "loss-spike,update-ratio")
 
-static const double FAR = 3; /* times what it was at first */
-enum { ENOUGH = 20 };        /* points */
+static const double FAR = 3, VERY_FAR = 10; /* times what it was at first */
+enum { ENOUGH = 20 };                       /* points */
+
+/* Has it grown since the first steps?  A loss that exploded within them has not, but is far away. */
+static bool has_grown(const tt_course *course, double now, double before)
+{
+    double scale = fabs(before) > course->spread ? fabs(before) : course->spread;
+    return now > before + (FAR - 1) * scale &&
+           (now > course->early || now > before + (VERY_FAR - 1) * fabs(before));
+}
 
 static void find(tt_case *c)
 {
     TT_EACH_LOSS(c, course) {
         double now = tt_course_median(course), before = course->first;
-        double scale = fabs(before) > course->spread ? fabs(before) : course->spread;
-        if (course->points < ENOUGH || !(now > before + (FAR - 1) * scale) || !(now > course->early))
+        if (course->points < ENOUGH || !has_grown(course, now, before))
             continue;
         tt_case_add(c, course);
         tt_case_number(c, "first", before);

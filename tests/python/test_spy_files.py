@@ -72,21 +72,31 @@ def every_dtype() -> list[torch.dtype]:
     return sorted((d for d in found if not str(d).startswith(("torch.q", "torch.quint"))), key=str)
 
 
+def can_save(t: torch.Tensor, path: Path) -> bool:
+    """Return whether torch saves such a tensor and loads it again."""
+    try:
+        torch.save(t, path)
+        load(path)
+    except (KeyError, pickle.UnpicklingError):
+        return False
+    return True
+
+
 @pytest.mark.parametrize("dtype", every_dtype(), ids=str)
 def test_no_type_of_torch_is_missing(tmp_path: Path, dtype: torch.dtype) -> None:
     t = torch.empty(6, dtype=dtype)
     t.untyped_storage().copy_(torch.arange(t.nbytes, dtype=torch.uint8).untyped_storage())
-    try:
-        torch.save(t, tmp_path / "own.pt")
-        load(tmp_path / "own.pt")
-    except (KeyError, pickle.UnpicklingError):
-        pytest.skip(f"this torch does not save and load {dtype} itself")
     saver = TensorSaver(tmp_path)
     saver.save("t", t)
     with DebugContext(saver):
         spy_save("t", t)
     for file in ("t.call0.pt", "manual.t.call0.pt"):
-        back = load(tmp_path / file)
+        try:
+            back = load(tmp_path / file)
+        except (KeyError, pickle.UnpicklingError):
+            if can_save(t, tmp_path / "own.pt"):
+                raise
+            pytest.skip(f"this torch does not save and load {dtype} itself")
         assert (back.dtype, back.shape) == (t.dtype, t.shape)
         assert bytes(back.untyped_storage()) == bytes(t.untyped_storage())
 
