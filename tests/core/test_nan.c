@@ -20,7 +20,7 @@ typedef struct story {
     const char *folder;
     tt_recorder *rec;
     int64_t step, time;
-    tt_phase phase;
+    uint8_t phase; /* tt_phase */
 } story;
 
 static story begin(int32_t rank, const char *folder)
