@@ -112,7 +112,7 @@ harness.row(
     at_most=True,
 )
 again = [typical(random.choices(differences, k=TURNS)) for _ in range(500)]
-harness.row("... its standard error", stdev(again) * 100, None, unit="%")
+harness.row("... the standard error of that difference", stdev(again) * 100, None, unit="%")
 harness.row(
     "armed: memory beyond two snapshots and 16 batches",
     (held - allowed) / 1e6,

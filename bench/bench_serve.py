@@ -184,7 +184,7 @@ def measure_training(folder: Path) -> None:
     what = "processor time of a training step, with its page open / hidden"
     harness.row(f"{what}, mean of {TURNS} turns", mean(ratios), 1.02, at_most=True)
     error = stdev(ratios) / len(ratios) ** 0.5
-    harness.row("... its standard error", error, None)
+    harness.row("... the standard error of that ratio", error, None)
 
 
 def main(folder: Path) -> None:

@@ -386,7 +386,8 @@ typedef struct tt_nonfinite {
 
 /* Finds where the first non-finite value appeared: in the first such step, a parameter before
  * what was recorded first (a child returns before its parent), before the loss, before
- * gradients, the last layer's first; evaluation by its time.  The loss comes before numbers that the program logged.
+ * gradients, the last layer's first; evaluation by its time.  The loss comes before numbers that
+ * the program logged.
  * allow: a glob of sites that may be non-finite; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 

@@ -40,8 +40,7 @@ static void find(tt_case *c)
         return;
     /* Does anything arrive behind it?  If not, the gradient is lost elsewhere. */
     bool is_alive = false;
-    TT_EACH_COURSE(c, course)
-    {
+    TT_EACH_COURSE(c, course) {
         is_alive |= course->kind == TT_COURSE_GRADIENT && course->points > 0 && course->zero_run == 0 &&
                     course->ndim == 1;
     }

@@ -13,8 +13,7 @@ static const double LARGEST = 65504, NEAR = 0.5; /* of the largest */
 static void find(tt_case *c)
 {
     const tt_course *worst = NULL;
-    TT_EACH_COURSE(c, course)
-    {
+    TT_EACH_COURSE(c, course) {
         bool is_tensor = course->kind == TT_COURSE_ACTIVATION || course->kind == TT_COURSE_GRADIENT ||
                          course->kind == TT_COURSE_PARAMETER;
         if (!is_tensor || course->points == 0)

@@ -42,8 +42,7 @@ static void find(tt_case *c)
     const tt_course *first = NULL, *loss = NULL;
     long long reached = 0;
     c->has_data = true;
-    TT_EACH_COURSE(c, course)
-    {
+    TT_EACH_COURSE(c, course) {
         if (!course->bad.is_set || !tt_site_is_shown(course->name, NULL))
             continue;
         reached++;

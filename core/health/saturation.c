@@ -20,8 +20,7 @@ static const double LITTLE = 0.15; /* of the largest derivative */
 /* Does a module of the same model run after it?  A probability at the end may well be certain. */
 static bool is_last(const tt_case *c, const tt_course *course)
 {
-    TT_EACH_COURSE(c, other)
-    {
+    TT_EACH_COURSE(c, other) {
         if (other->kind == TT_COURSE_ACTIVATION && other->site > course->site &&
             tt_course_is_of(other, "*Linear*,*Conv*"))
             return false;

@@ -12,8 +12,7 @@ enum { MOST = 8 }; /* a scaler that begins at 65536 and halves its scale may ski
 static void find(tt_case *c)
 {
     const tt_course *worst = NULL;
-    TT_EACH_COURSE(c, course)
-    { /* also of gradients that were never used */
+    TT_EACH_COURSE(c, course) { /* also of gradients that were never used */
         if (course->kind == TT_COURSE_GRADIENT &&
             (worst == NULL || course->skipped_points > worst->skipped_points))
             worst = course;

@@ -206,6 +206,20 @@ static void nothing_is_said_before_a_series_has_a_history(void **state)
     end(&s, run);
 }
 
+/* Such a loss falls from then on, and yet it is far from where it began. */
+static void a_loss_that_explodes_in_the_first_steps_has_diverged(void **state)
+{
+    (void)state;
+    for (int is_bad = 0; is_bad < 2; is_bad++) {
+        story s = begin();
+        for (; s.step < 40; s.step++)
+            add_number(&s, "loss", s.step == 0 ? 4 : s.step < 8 ? 3000 : is_bad ? 500 : 5);
+        tt_run *run = finish_and_read(s.rec, s.folder);
+        assert_rules(run, "divergence", (const char *const[]){ "divergence" }, is_bad ? 1 : 0);
+        end(&s, run);
+    }
+}
+
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
@@ -235,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_checker_says_a_finding_once),
         cmocka_unit_test(a_cause_hides_what_follows_from_it_also_if_it_was_not_asked_for),
         cmocka_unit_test(nothing_is_said_before_a_series_has_a_history),
+        cmocka_unit_test(a_loss_that_explodes_in_the_first_steps_has_diverged),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
