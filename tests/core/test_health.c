@@ -212,7 +212,7 @@ static void a_loss_that_explodes_in_the_first_steps_has_diverged(void **state)
     (void)state;
     for (int is_bad = 0; is_bad < 2; is_bad++) {
         story s = begin();
-        for (; s.step < 40; s.step++)
+        for (; s.step < 200; s.step++)
             add_number(&s, "loss", s.step == 0 ? 4 : s.step < 8 ? 3000 : is_bad ? 500 : 5);
         tt_run *run = finish_and_read(s.rec, s.folder);
         assert_rules(run, "divergence", (const char *const[]){ "divergence" }, is_bad ? 1 : 0);
