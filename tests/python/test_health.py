@@ -479,10 +479,30 @@ def test_live_findings_are_said_once_kept_in_the_run_and_stop_it(
         tt.record(tmp_path / "wrong", health="never")  # type: ignore[arg-type]
 
 
+def test_numbers_that_a_program_logs_are_judged_at_its_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = 20
+
+    def train(run: tt.Recording) -> int:
+        for step in range(40):
+            run.log("loss", 1 / (step + 1) if step < bad else float("nan"))
+            run.step()
+        return run.current_step
+
+    with tt.record(tmp_path / "stop", health="stop") as run:
+        with pytest.raises(tt.UnhealthyError, match="nonfinite"):
+            train(run)
+        assert bad <= run.current_step <= bad + 4
+    assert capsys.readouterr().err.count("error nonfinite") == 1
+    with tt.record(tmp_path / "warn", health="warn") as run:
+        assert train(run) == 40
+    assert capsys.readouterr().err.count("error nonfinite") == 1
+
+
 def test_a_failing_rule_does_not_end_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torch")
     from tensortap.findings import guard
 
     with tt.record(tmp_path / "run", health="stop") as run:

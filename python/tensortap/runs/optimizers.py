@@ -39,13 +39,16 @@ def listen(listener: Listener) -> None:
     """Notify *listener* of every step from now on, after those that listen already."""
     global _listeners, _has_hooks
     with _lock:
-        if not _has_hooks:
-            from torch.optim import optimizer
-
-            optimizer.register_optimizer_step_pre_hook(unseen(_before))
-            optimizer.register_optimizer_step_post_hook(unseen(_after))
-            _has_hooks = True
         _listeners = (*_listeners, listener)
+        if _has_hooks:
+            return
+        try:
+            from torch.optim import optimizer
+        except ModuleNotFoundError:  # NumPy alone: nothing steps
+            return
+        optimizer.register_optimizer_step_pre_hook(unseen(_before))
+        optimizer.register_optimizer_step_post_hook(unseen(_after))
+        _has_hooks = True
 
 
 def leave(listener: Listener) -> None:

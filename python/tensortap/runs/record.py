@@ -55,6 +55,8 @@ class Recording(_core.Recorder):
         for watcher in list(self.watchers):
             if isinstance(watcher, Watched):
                 watcher.end_step()
+        if self.guard is not None:
+            self.guard.check()
         super().step()
         if self.box is not None:
             self.box.step_ended()
@@ -217,7 +219,7 @@ def record(
         follow_fork: Record in forked processes too, each into its own file in the folder.
         health: Ask the rules of `tt.health` while the training runs. "warn" prints each finding
             once, when it is certain, and keeps it in the run; "stop" also raises UnhealthyError at
-            an optimizer's step once there is an error.
+            an optimizer's step or `run.step()` once there is an error.
         black_box: Keep the last steps in memory, with a snapshot of all state every so many steps,
             and write them to disk when something goes wrong. `tensortap replay` runs them again.
         black_box_bytes: Most bytes of memory that it may take. Defaults to half of what is free.
