@@ -17,7 +17,9 @@ from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 from versions import needs_probes  # noqa: E402
 
+import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
+from tensortap.models import probes  # noqa: E402
 from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
 from tensortap.spy import CallTracer, DebugContext, TensorSaver, spy_save  # noqa: E402
 from tensortap.trace import ModelTracer  # noqa: E402
@@ -100,6 +102,30 @@ def test_spy_save_saves_the_same_files(tmp_path: Path) -> None:
     both(run, (functional, in_function))
     assert len(list((tmp_path / "functional").iterdir())) == 12
     assert not counters["graph_break"]
+
+
+@pytest.mark.parametrize("way", [eager, wrapped, in_function])
+def test_a_torch_that_hides_compiled_modules_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(probes, "is_slot_traced", lambda: False)
+    model = net()
+    model.spare = nn.Linear(1, 1)  # with a newer torch, the only one that is not seen
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with tt.record(tmp_path / "run", model=model):
+            call = way(model)
+            for _ in range(3):
+                call(X).sum().backward()
+                optimizer.step()
+    texts = [str(one.message) for one in caught if "not seen" in str(one.message)]
+    assert len(texts) == (way is not eager)
+    for text in texts:
+        assert "modules were not seen (never called, or compiled): " in text
+        assert "spare" in text
+        assert f"torch {torch.__version__} does not show modules inside compiled code" in text
+        assert "update it (2.13 does); torch.compiler.set_stance" in text
 
 
 @needs_probes

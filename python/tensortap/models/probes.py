@@ -253,6 +253,15 @@ def is_slot_traced() -> bool:
     return "is not unpatched_nn_module_call" not in source
 
 
+def what_hides_modules() -> str | None:
+    """Return why compiled code does not show its modules; None: nothing is compiled, or it does."""
+    frames = sys.modules.get("torch._dynamo.convert_frame")
+    if getattr(frames, "FRAME_COUNTER", 0) == 0 or is_slot_traced():
+        return None
+    version = sys.modules["torch"].__version__
+    return f"torch {version} does not show modules inside compiled code: update it (2.13 does)"
+
+
 def _make_forward(module: Any) -> Any:
     """Return the `forward` that a watched module gets as its own: it calls that of the class.
 

@@ -19,6 +19,7 @@ import torch
 from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
+from tensortap.models.probes import what_hides_modules
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan
@@ -108,9 +109,9 @@ class Measure:
             len(unseen) == len(self.hooks) or any(map(is_in_graph, self.monitor.module.modules()))
         ):
             shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
+            why = what_hides_modules() or "torch.compile runs a model without calling its modules"
             self.monitor._warn(
-                f"{len(unseen)} modules were not seen "
-                f"(torch.compile runs a model without calling its modules; {RUN_EAGERLY}): {shown}"
+                f"{len(unseen)} modules were not seen ({why}; {RUN_EAGERLY}): {shown}"
             )
 
     # ---- plans

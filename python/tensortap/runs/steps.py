@@ -195,6 +195,8 @@ class Steps:
         self._is_changed = False
         if hasattr(self.recorder, "check_only"):
             self.recorder.check_only()
+        for one in self.watched:
+            one.warn_of_unseen()
         self._record_states()
         names = self._find_untrained() if self.plans else []
         if names == self._untrained:

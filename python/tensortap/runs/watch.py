@@ -23,7 +23,8 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
-from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
+from tensortap.models.modules import RUN_EAGERLY, can_run, parameters_of, unwrapped, walk
+from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
 
@@ -144,6 +145,7 @@ class Watched:
         self.recorder = recorder
         self.on_nonfinite = on_nonfinite
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
+        self._is_unseen_warned = False
         self._told_step: int | None = None
         self.is_removed = False
         self.is_frozen_read = False  # parameters that no optimizer trains
@@ -330,13 +332,10 @@ class Watched:
         except Exception as error:
             if error is not self.raised:
                 self.steps.take_error(error)
-        unseen = self.core.unseen()
+        self.warn_of_unseen()
         if not self.recorder.closed:
-            if unseen:
-                names = ", ".join(unseen[:MAX_NAMES]) + (", ..." if len(unseen) > MAX_NAMES else "")
-                self.recorder.note(
-                    f"{len(unseen)} modules were not seen (never called, or compiled): {names}"
-                )
+            if self.core.unseen():
+                self.recorder.note(self._name_unseen())
             if self.core.compiled_again:
                 self.recorder.note(COMPILED_AGAIN)
             for why, count in self.core.unread.items():
@@ -345,6 +344,18 @@ class Watched:
             session.warn(
                 f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}"
             )
+
+    def warn_of_unseen(self) -> None:
+        """Warn once of modules that were not seen, where this torch hides those it compiles."""
+        why = what_hides_modules() if self.core.unseen() and not self._is_unseen_warned else None
+        if why is not None:
+            self._is_unseen_warned = True
+            session.warn(f"tensortap: {self._name_unseen()}. {why}; {RUN_EAGERLY}")
+
+    def _name_unseen(self) -> str:
+        unseen = self.core.unseen()
+        names = ", ".join(unseen[:MAX_NAMES]) + (", ..." if len(unseen) > MAX_NAMES else "")
+        return f"{len(unseen)} modules were not seen (never called, or compiled): {names}"
 
     def __enter__(self) -> Watched:
         return self

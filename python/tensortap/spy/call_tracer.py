@@ -20,6 +20,7 @@ from weakref import ref
 
 from tensortap import _core
 from tensortap.files.chrome import Span, chrome_trace
+from tensortap.models.probes import what_hides_modules
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 
 if TYPE_CHECKING:
@@ -167,10 +168,10 @@ class CallTracer(BaseDebugger):
         file = self.output_dir / filename
         if self.hooks and len(self._log.unseen()) == len(self.hooks):
             log.warning(
-                "%s: no call of the %d traced modules was seen (calls inside of a scripted model "
-                "cannot be seen)",
+                "%s: no call of the %d traced modules was seen (%s)",
                 file,
                 len(self.hooks),
+                what_hides_modules() or "calls inside of a scripted model cannot be seen",
             )
         text = _chrome_trace(self.events) if file.suffix == ".json" else "\n".join(self._log.trace)
         file.write_text(text, encoding="utf-8", errors="surrogateescape")

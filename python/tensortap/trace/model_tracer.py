@@ -21,6 +21,7 @@ import torch
 from tensortap import _core
 from tensortap.display import session
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
+from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
 from tensortap.runs import process
 from tensortap.trace import callbacks
@@ -337,10 +338,10 @@ class ModelTracer:
             name = self._compiled_part()
             if name is not None:
                 what = f"module {name!r}" if name else "the model"
-                hint += (
-                    f" ({what} is compiled: of what torch.compile runs as one graph only the "
-                    f"outputs of modules are seen; {RUN_EAGERLY})"
+                why = what_hides_modules() or (
+                    "of what torch.compile runs as one graph only the outputs of modules are seen"
                 )
+                hint += f" ({what} is compiled: {why}; {RUN_EAGERLY})"
             session.warn(f"path {path!r} matched nothing{hint}")
         if self._unkept:
             listed = [
