@@ -143,7 +143,7 @@ export async function showCompare() {
       site: i,
       values: () => values,
       bad: () => bad,
-      isMarked: one.verdict === "differs"
+      isMarked: () => one.verdict === "differs"
     });
   }
   if (!rows.length) return;

@@ -94,10 +94,22 @@ export class Bins {
     this.columns = {};
     /** @type {Uint8Array} */
     this.bad = new Uint8Array(0);
+    /* when each bin was written last; what is new is always at the end */
+    this.stamp = 0;
+    /** @type {number[]} */
+    this.stamps = [];
   }
 
   /** Is each bin a single step? */
   get exact() { return this.width === 1; }
+
+  /** The first bin that was written after `stamp`.
+   * @param {number} stamp */
+  changedSince(stamp) {
+    let bin = this.steps.length;
+    while (bin > 0 && !(this.stamps[bin - 1] <= stamp)) bin--;
+    return bin;
+  }
 
   /** Takes in which bins and series there are; columns that changed follow.  Returns whether there
    * are new series.
@@ -110,6 +122,7 @@ export class Bins {
       this.columns = {};
       this.stride = 0;
       this.bad = new Uint8Array(0);
+      this.stamps = [];
       this.width = table.width;
       this.index.clear();
     }
@@ -158,23 +171,26 @@ export class Bins {
     for (const [name, same] of SAME)
       if (this.columns[name] && this.columns[name] === this.columns[same])
         this.columns[name] = this.columns[same].slice();
-    for (const {at} of this.series) {
-      for (const [name, column] of Object.entries(this.columns)) {
+    for (const [name, column] of Object.entries(this.columns)) {
+      const join = KEEP_LEAST.includes(name) ? Math.min :
+          KEEP_MOST.includes(name)           ? Math.max :
+                                     (/** @type {number} */ a, /** @type {number} */ b) => (a + b) / 2;
+      for (const {at} of this.series) {
         for (let i = 0; i < half; i++) {
           const a = column[at + 2 * i], b = 2 * i + 1 < n ? column[at + 2 * i + 1] : NaN;
-          column[at + i] = Number.isNaN(a) ? b :
-              Number.isNaN(b)              ? a :
-              KEEP_LEAST.includes(name)    ? Math.min(a, b) :
-              KEEP_MOST.includes(name)     ? Math.max(a, b) :
-                                             (a + b) / 2;
+          column[at + i] = Number.isNaN(a) ? b : Number.isNaN(b) ? a : join(a, b);
         }
         column.fill(NaN, at + half, at + n);
       }
+    }
+    for (const {at} of this.series) {
       for (let i = 0; i < half; i++)
         this.bad[at + i] = this.bad[at + 2 * i] | (2 * i + 1 < n ? this.bad[at + 2 * i + 1] : 0);
       this.bad.fill(0, at + half, at + n);
     }
     this.steps = this.steps.filter((_, i) => i % 2 === 0);
+    this.stamp++;
+    this.stamps = this.steps.map(() => this.stamp);
     this.width *= 2;
   }
 
@@ -183,6 +199,8 @@ export class Bins {
    * @param {string} name @param {Uint8Array} planes @param {number} from */
   take(name, planes, from) {
     const across = this.steps.length - from, n = this.series.length * across;
+    this.stamp++;
+    for (let bin = from; bin < this.steps.length; bin++) this.stamps[bin] = this.stamp;
     const bytes = n > 0 ? planes.length / n : 0;
     const same = SAME.find(([other]) => other === name);
     if (!this.columns[name])
@@ -232,11 +250,10 @@ export class Bins {
   /** @param {number} site @param {number} file @param {boolean} isEval */
   find(site, file, isEval) { return this.index.get(keyOf(site, file, isEval)); }
 
-  /** @param {Series} series @param {string} name @returns {Float32Array} */
-  values(series, name) {
+  /** @param {Series} series @param {string} name @param {number} [from] @param {number} [to] @returns {Float32Array} */
+  values(series, name, from = 0, to = this.steps.length) {
     const column = this.columns[name];
-    return column ? column.subarray(series.at, series.at + this.steps.length) :
-                    new Float32Array(this.steps.length).fill(NaN);
+    return column ? column.subarray(series.at + from, series.at + to) : new Float32Array(to - from).fill(NaN);
   }
 
   /** @param {Series} series @returns {Uint8Array} */
@@ -334,15 +351,24 @@ export const runs = facts.runs.map((_, i) => new Run(i));
 export function loadDifferences() { return getText("diff"); }
 
 let cursor = 0;
-/** @type {Promise<string>} */
-let exchanges = Promise.resolve("");
+let news = ""; /* what came since the views were told */
+/** @type {Promise<void>} */
+let exchanges = Promise.resolve();
 
-/** Gets what is new since the last time, and columns that are missing.  Returns what changed:
- * "series", "data" or "".
- * @param {string[]} [add] @returns {Promise<string>} */
-export function sync(add = []) {
-  exchanges = exchanges.catch(() => "").then(() => exchange(add));
+/** Gets what is new since the last time, and columns that are missing.
+ * @param {string[]} add @returns {Promise<void>} */
+function sync(add) {
+  exchanges = exchanges.catch(() => {}).then(() => exchange(add));
   return exchanges;
+}
+
+/** Gets what is new.  Returns what changed since the last call: "series", "data" or "".
+ * @returns {Promise<string>} */
+export async function getNews() {
+  await sync([]);
+  const changed = news;
+  news = "";
+  return changed;
 }
 
 /** @param {string[]} add */
@@ -382,7 +408,7 @@ async function exchange(add) {
   for (const run of runs) /* a series of a site that was not there */
     if ([run.numbers, run.tensors].some((bins) => bins.series.some((one) => one.site >= run.sites.length)))
       await run.loadTable();
-  return hasSeries && have.length ? "series" : isNew ? "data" : "";
+  news = hasSeries && have.length ? "series" : news || (isNew ? "data" : "");
 }
 
 /* ---- what the views share: the step, the site, the zoom ---- */

@@ -6,7 +6,7 @@ import {Bins, change, INF_BIT, NAN_BIT, onChange, view} from "./data.js";
 import {cssColor, el, INF_COLOR, NAN_COLOR, PALETTES, visible} from "./dom.js";
 
 /** @typedef {{label: string, fold?: "open"|"closed"|null, indent?: number, values: () => Float32Array,
- *   bad: () => Uint8Array|null, site: number, sites?: number[], isMarked?: boolean}} GridRow
+ *   bad: () => Uint8Array|null, site: number, sites?: number[], isMarked?: () => boolean}} GridRow
  * @typedef {{toUnit: (x: number) => number, isDiverging: boolean}} Scale
  * @typedef {{rows: GridRow[], bins: Bins, scale: Scale, describe: (row: GridRow, bin: number) => string,
  *   onPick?: (row: GridRow, bin: number) => void, onFold?: (row: GridRow) => void}} GridOptions */
@@ -173,9 +173,10 @@ export class Grid {
         ctx.fillStyle = cssColor("--select");
         ctx.fillRect(0, r * ROW - top - 1, left, ROW);
       }
-      ctx.fillStyle = row.isMarked ? alarm : faint;
-      ctx.fillText(row.fold === "closed" ? "▸" : row.fold === "open" ? "▾" : row.isMarked ? "▲" : "", 6, y);
-      ctx.fillStyle = row.isMarked ? alarm : text;
+      const isMarked = row.isMarked !== undefined && row.isMarked();
+      ctx.fillStyle = isMarked ? alarm : faint;
+      ctx.fillText(row.fold === "closed" ? "▸" : row.fold === "open" ? "▾" : isMarked ? "▲" : "", 6, y);
+      ctx.fillStyle = isMarked ? alarm : text;
       ctx.fillText(fitted(ctx, row.label, left - indent - 6), indent, y);
     }
   }

@@ -1,6 +1,6 @@
 /* live.js -- follows a run that is being written: what is new, once a second.
  * SPDX-License-Identifier: Apache-2.0 */
-import {announce, change, count, facts, getText, runs, sync, view} from "./data.js";
+import {announce, change, count, facts, getNews, getText, runs, view} from "./data.js";
 import {byId, el} from "./dom.js";
 import {showSummary} from "./verdict.js";
 
@@ -45,15 +45,17 @@ export function follow(restart) {
   if (new URLSearchParams(location.search).has("of"))
     byId("status").before(el("a", {href: "./", textContent: "All runs"}));
   let asked = performance.now(), took = 0, known = "", ticks = 0;
+  let end = isLive() ? view.step : lastStep(); /* the page of a live run opens at its end */
   const summary = () => runs.map((run) => `${run.facts.state}/${run.facts.alarms}`).join();
 
   const tick = async () => {
-    const was = lastStep(), changed = await sync();
-    const isFollowing = view.step >= was, now = summary(), since = performance.now() - asked;
+    const changed = await getNews();
+    const isFollowing = view.step >= end, now = summary(), since = performance.now() - asked;
     sayState();
     if (changed === "series") await restart();
     if (changed) announce(new Set(["data"]));
-    if (changed && isFollowing) change({step: lastStep()});
+    end = lastStep();
+    if (changed && isFollowing) change({step: end});
     const isUrgent = known !== now, isDue = changed !== "" && since > Math.max(FACTS_EVERY, 20 * took);
     if ((isUrgent && since > 20 * took) || isDue) {
       asked = performance.now();

@@ -3,6 +3,7 @@
 import {change, onChange, Run, runs, UPDATES, view} from "./data.js";
 import {el, fresh, short} from "./dom.js";
 import {Grid, legend} from "./grid.js";
+import {Range} from "./scale.js";
 import {goTo} from "./verdict.js";
 
 /** @typedef {import("./grid.js").GridRow} GridRow
@@ -21,60 +22,62 @@ export const STATISTICS = {
   bad: {text: "NaN or Inf only", columns: [], scale: "share"},
 };
 
-/** The values of a site, one for each bin.
+/** The values of a site, one for each bin from `from` to before `to`.
  * @param {Run} run @param {number} site @param {string} stat @param {number} file @param {boolean} isEval
- * @returns {Float32Array|null} */
-export function valuesOf(run, site, stat, file, isEval) {
+ * @param {number} [from] @param {number} [to] @returns {Float32Array|null} */
+export function valuesOf(run, site, stat, file, isEval, from = 0, to = run.tensors.steps.length) {
   const bins = run.tensors, series = bins.find(site, file, isEval);
   if (!series) return null;
-  const n = bins.steps.length;
-  if (stat === "bad") return Float32Array.from(bins.badOf(series), () => NaN);
+  const column = (/** @type {import("./data.js").Series} */ one, /** @type {string} */ name) =>
+      bins.values(one, name, from, to);
+  const rest = () => {
+    const name = run.sites[site].name;
+    return name.slice(name.indexOf("/") + 1);
+  };
+  if (stat === "bad") return new Float32Array(to - from).fill(NaN);
   if (stat === "absmax") {
-    const low = bins.values(series, "min"), high = bins.values(series, "max");
-    return Float32Array.from({length: n}, (_, i) => Math.max(Math.abs(low[i]), Math.abs(high[i])));
+    const low = column(series, "min");
+    return column(series, "max").map((high, i) => Math.max(Math.abs(low[i]), Math.abs(high)));
   }
-  if (stat === "norm")
-    return bins.values(series, "rms").map((x) => x * Math.sqrt(run.sites[site].count || 1));
+  if (stat === "norm") {
+    const root = Math.sqrt(run.sites[site].count || 1);
+    return column(series, "rms").map((x) => x * root);
+  }
   if (stat === "ratio") {
-    const name = run.sites[site].name, rest = name.slice(name.indexOf("/") + 1);
-    const weight = run.byName.get(`parameter/${rest}`), gradient = run.byName.get(`gradient/${rest}`);
+    const weight = run.byName.get(`parameter/${rest()}`), gradient = run.byName.get(`gradient/${rest()}`);
     const a = gradient === undefined ? undefined : bins.find(gradient, file, isEval),
           b = weight === undefined ? undefined : bins.find(weight, file, isEval);
     if (!a || !b) return null;
-    const g = bins.values(a, "rms"), w = bins.values(b, "rms");
-    return Float32Array.from({length: n}, (_, i) => (w[i] > 0 ? g[i] / w[i] : NaN));
+    const w = column(b, "rms");
+    return column(a, "rms").map((g, i) => (w[i] > 0 ? g / w[i] : NaN));
   }
   if (stat === "update") {
-    const name = run.sites[site].name, rest = name.slice(name.indexOf("/") + 1);
-    const number = run.byName.get(UPDATES + rest);
-    const found = number === undefined ? undefined : run.numbers.find(number, file, isEval);
+    const numbers = run.numbers, number = run.byName.get(UPDATES + rest());
+    const found = number === undefined ? undefined : numbers.find(number, file, isEval);
     if (!found) return null;
-    const out = new Float32Array(n).fill(NaN), values = run.numbers.values(found, "high");
-    run.numbers.steps.forEach((step, i) => {
-      const bin = bins.binOf(step);
-      if (!(values[i] <= out[bin])) out[bin] = values[i];
-    });
+    const out = new Float32Array(to - from).fill(NaN), values = numbers.values(found, "high");
+    for (let i = from > 0 ? numbers.binOf(bins.steps[from]) : 0; i < values.length; i++) {
+      const bin = bins.binOf(numbers.steps[i]) - from;
+      if (bin >= out.length) break;
+      if (bin >= 0 && !(values[i] <= out[bin])) out[bin] = values[i];
+    }
     return out;
   }
-  return bins.values(series, stat);
+  return column(series, stat);
 }
 
-/** Carries values on to the bins after them, where a site is recorded less often than others.
+/** How many bins are usually between two values of a site that is recorded less often than others;
+ * 1: none are.
  * @param {Float32Array} values */
-function carried(values) {
+function gapOf(values) {
   let missing = 0;
   for (let i = 0; i < values.length; i++) missing += Number(Number.isNaN(values[i]));
-  if (missing === 0 || missing > values.length - 2) return values;
+  if (missing === 0 || missing > values.length - 2) return 1;
   const at = new Int32Array(values.length - missing);
   for (let i = 0, k = 0; i < values.length; i++)
     if (!Number.isNaN(values[i])) at[k++] = i;
-  const gaps = at.slice(1).map((x, i) => x - at[i]).sort(), usual = gaps[gaps.length >> 1];
-  if (usual < 2) return values;
-  const out = values.slice();
-  for (const i of at)
-    for (let k = i + 1; k < Math.min(i + usual, out.length) && Number.isNaN(values[k]); k++)
-      out[k] = values[i];
-  return out;
+  const gaps = at.slice(1).map((x, i) => x - at[i]).sort();
+  return gaps[gaps.length >> 1];
 }
 
 /** @param {Float32Array} values */
@@ -83,66 +86,62 @@ function medianOf(values) {
   return sorted.length ? sorted[sorted.length >> 1] : NaN;
 }
 
-const OUTLIER = 1000; /* times what 9 of 10 values stay below */
+/** The values of several sites as one row: the largest of each bin.  As a run grows, the row is read on. */
+class Joined {
+  /** @param {Run} run @param {number[]} sites */
+  constructor(run, sites) {
+    const files = view.file < 0 ? run.facts.ranks.map((_, i) => i) : [view.file];
+    this.run = run;
+    this.parts = sites.flatMap((site) => files.map((file) => ({site, file, gap: 1, median: NaN})));
+    this.values = new Float32Array(0);
+    this.bad = new Uint8Array(0);
+  }
 
-/** From values to colours, for all values of these rows.
- * @param {Float32Array[]} all @param {string} kind */
-export function scaleOf(all, kind) {
-  if (kind === "share")
-    return {
-      scale: {toUnit: (/** @type {number} */ x) => x, isDiverging: false},
-      texts: /** @type {[string, string, string]} */ (["0", "", "100 %"])
-    };
-  if (kind === "relative")
-    return {
-      scale: {toUnit: (/** @type {number} */ x) => x / 8 + 0.5, isDiverging: true},
-      texts: /** @type {[string, string, string]} */ (["1/16", "its own median", "16 times"])
-    };
-  let low = Infinity, high = 0, top = "";
-  const every = Math.ceil(all.reduce((n, values) => n + values.length, 0) / 20000), some = [];
-  let number = 0;
-  for (const values of all)
-    for (let i = 0; i < values.length; i++) {
-      const size = Math.abs(values[i]);
-      if (!(size > 0) || size === Infinity) continue;
-      if (size > high) high = size;
-      if (size < low) low = size;
-      if (number++ % every === 0) some.push(size);
+  get isBad() { return this.bad.some((bits) => bits !== 0); }
+
+  /** Reads the bins from `from` on; from the first one, gaps and medians as well.
+   * @param {number} from @param {Range} range what is read widens it */
+  read(from, range) {
+    const n = this.run.tensors.steps.length;
+    this.values = resized(this.values, new Float32Array(n), from).fill(NaN, from);
+    this.bad = resized(this.bad, new Uint8Array(n), from).fill(0, from);
+    for (const part of this.parts) this.join(part, from, range);
+  }
+
+  /** @param {{site: number, file: number, gap: number, median: number}} part @param {number} from @param {Range} range */
+  join(part, from, range) {
+    const {run, values, bad} = this, {site, file} = part, bins = run.tensors;
+    const series = bins.find(site, file, view.isEval);
+    for (let i = from; series && i < bad.length; i++) bad[i] |= bins.bad[series.at + i];
+    const start = Math.max(from - part.gap + 1, 0); /* a value before may hold on */
+    const own = valuesOf(run, site, view.stat, file, view.isEval, start);
+    if (!own) return;
+    range.add(own);
+    if (from === 0) {
+      part.gap = gapOf(own);
+      part.median = view.relative ? medianOf(own) : NaN;
     }
-  const sample = Float32Array.from(some).sort();
-  if (sample.length) {
-    low = Math.max(low, sample[Math.floor(sample.length * 0.01)]);
-    const most = OUTLIER * sample[Math.floor(sample.length * 0.9)];
-    if (high > most) { /* a few huge values must not take all colours */
-      high = sample.filter((size) => size <= most).at(-1) || high;
-      top = "≥ ";
+    for (let i = start, last = NaN, age = 0; i < values.length; i++) {
+      let x = own[i - start];
+      if (Number.isNaN(x) && ++age < part.gap)
+        x = last;
+      else {
+        last = x;
+        age = 0;
+      }
+      if (i < from) continue;
+      if (view.relative) x = x > 0 || view.stat === "mean" ? Math.log2(Math.abs(x) / part.median) : NaN;
+      if (Number.isNaN(values[i]) || Math.abs(x) > Math.abs(values[i])) values[i] = x;
     }
   }
-  if (!(high > 0)) {
-    low = 1e-3;
-    high = 1;
-  }
-  if (kind === "signed") {
-    const small = Math.max(low, high * 1e-4), top = Math.log1p(high / small);
-    return {
-      scale: {
-        toUnit: (/** @type {number} */ x) => 0.5 + 0.5 * Math.sign(x) * Math.log1p(Math.abs(x) / small) / top,
-        isDiverging: true
-      },
-      texts: /** @type {[string, string, string]} */ ([short(-high, 2), "0", top + short(high, 2)])
-    };
-  }
-  const from = Math.log(Math.max(low, high * 1e-9)), span = Math.log(high) - from || 1;
-  return {
-    scale: {
-      toUnit: (/** @type {number} */ x) =>
-          (x > 0       ? (Math.log(x) - from) / span :
-               x === 0 ? 0 :
-                         NaN),
-      isDiverging: false
-    },
-    texts: /** @type {[string, string, string]} */ ([short(Math.exp(from), 2), "", top + short(high, 2)])
-  };
+}
+
+/** The same row with room for more bins, up to `from` as it was.
+ * @template {Float32Array|Uint8Array} T @param {T} row @param {T} longer @param {number} from @returns {T} */
+function resized(row, longer, from) {
+  if (row.length === longer.length) return row;
+  longer.set(/** @type {any} */ (row.subarray(0, from)));
+  return longer;
 }
 
 /** @typedef {{row: TreeRow, label: string}} Line */
@@ -238,76 +237,22 @@ export async function showMap() {
   const isOpen = (/** @type {Line} */ line) =>
       (line.row.sites || []).length > 1 && view.unfolded.has(keyOf(line));
 
-  /** One row of values for several sites: the largest.
-   * @param {number[]} sites */
-  const rowOf = (sites) => {
-    const n = bins.steps.length, files = view.file < 0 ? ranks.map((_, i) => i) : [view.file];
-    let joined = /** @type {Float32Array|null} */ (null), bad = /** @type {Uint8Array|null} */ (null);
-    for (const site of sites)
-      for (const file of files) {
-        const values = valuesOf(run, site, view.stat, file, view.isEval),
-              series = bins.find(site, file, view.isEval);
-        if (series) {
-          const own = bins.badOf(series);
-          bad = bad || new Uint8Array(n);
-          for (let i = 0; i < n; i++) bad[i] |= own[i];
-        }
-        if (!values) continue;
-        let own = carried(values);
-        if (view.relative) {
-          const median = medianOf(values);
-          own = own.map((x) => (x > 0 || view.stat === "mean" ? Math.log2(Math.abs(x) / median) : NaN));
-        }
-        if (!joined) {
-          joined = own.slice();
-          continue;
-        }
-        for (let i = 0; i < n; i++)
-          if (Number.isNaN(joined[i]) || Math.abs(own[i]) > Math.abs(joined[i])) joined[i] = own[i];
-      }
-    return {
-      values: joined || new Float32Array(n).fill(NaN),
-      bad,
-      isBad: bad !== null && bad.some((b) => b !== 0)
-    };
-  };
+  /** @type {(GridRow & {joined: Joined})[]} */
+  let rows = [];
+  let range = new Range(), stamp = 0, judged = 0; /* bins when gaps and medians were taken */
 
-  const rebuild = async () => {
-    const statistic = /** @type {any} */ (STATISTICS)[view.stat];
-    await bins.load(statistic.columns);
-    lines = linesOf(run, view.kind);
-    /** @type {GridRow[]} */
-    const rows = [];
-    const wanted = filter.value.toLowerCase();
-    /** @param {string} label @param {number[]} sites @param {Partial<GridRow>} more */
-    const add = (label, sites, more) => {
-      const made = rowOf(sites);
-      rows.push({
-        label,
-        site: sites[0],
-        sites,
-        values: () => made.values,
-        bad: () => made.bad,
-        isMarked: made.isBad,
-        ...more
-      });
-    };
-    for (const line of lines) {
-      const sites =
-          (line.row.sites ||
-           []).filter((site) => bins.find(site, Math.max(view.file, 0), view.isEval) || view.file < 0);
-      if (!sites.length ||
-          (wanted && !line.label.toLowerCase().includes(wanted) &&
-           !sites.some((site) => run.sites[site].name.toLowerCase().includes(wanted))))
-        continue;
-      const times = sites.length > 1 ? ` ×${sites.length}` : "";
-      add(line.label + times, sites,
-          {fold: sites.length > 1 ? (isOpen(line) ? "open" : "closed") : null, ...{ line }});
-      if (isOpen(line))
-        for (const site of sites) add(run.sites[site].name.slice(view.kind.length + 1), [site], {indent: 1});
+  /** Reads the rows on, and draws them. */
+  const refresh = () => {
+    const statistic = /** @type {any} */ (STATISTICS)[view.stat], n = bins.steps.length;
+    /* an update is logged after its tensors, perhaps with the next bin */
+    const from = n > judged * 1.1 ? 0 : Math.max(bins.changedSince(stamp) - 1, 0);
+    stamp = bins.stamp;
+    if (from === 0) {
+      judged = n;
+      range = new Range();
     }
-    const {scale, texts} =
-        scaleOf(rows.map((row) => row.values()), view.relative ? "relative" : statistic.scale);
+    for (const row of rows) row.joined.read(from, range);
+    const {scale, texts} = range.scale(view.relative ? "relative" : statistic.scale);
     legendHost.replaceChildren(legend(scale, texts));
     grid.show({
       rows,
@@ -331,6 +276,43 @@ export async function showMap() {
       },
     });
   };
+
+  const rebuild = async () => {
+    await bins.load(/** @type {any} */ (STATISTICS)[view.stat].columns);
+    lines = linesOf(run, view.kind);
+    rows = [];
+    const wanted = filter.value.toLowerCase();
+    /** @param {string} label @param {number[]} sites @param {Partial<GridRow>} more */
+    const add = (label, sites, more) => {
+      const joined = new Joined(run, sites);
+      rows.push({
+        label,
+        site: sites[0],
+        sites,
+        joined,
+        values: () => joined.values,
+        bad: () => joined.bad,
+        isMarked: () => joined.isBad,
+        ...more
+      });
+    };
+    for (const line of lines) {
+      const sites =
+          (line.row.sites ||
+           []).filter((site) => bins.find(site, Math.max(view.file, 0), view.isEval) || view.file < 0);
+      if (!sites.length ||
+          (wanted && !line.label.toLowerCase().includes(wanted) &&
+           !sites.some((site) => run.sites[site].name.toLowerCase().includes(wanted))))
+        continue;
+      const times = sites.length > 1 ? ` ×${sites.length}` : "";
+      add(line.label + times, sites,
+          {fold: sites.length > 1 ? (isOpen(line) ? "open" : "closed") : null, ...{ line }});
+      if (isOpen(line))
+        for (const site of sites) add(run.sites[site].name.slice(view.kind.length + 1), [site], {indent: 1});
+    }
+    judged = 0;
+    refresh();
+  };
   filter.addEventListener("input", () => {
     view.mapFilter = filter.value;
     rebuild();
@@ -344,8 +326,10 @@ export async function showMap() {
     rebuild();
   });
   onChange(async (changed) => {
-    if (["kind", "stat", "relative", "isEval", "file", "data"].some((key) => changed.has(key)))
+    if (["kind", "stat", "relative", "isEval", "file"].some((key) => changed.has(key)))
       await rebuild();
+    else if (changed.has("data"))
+      refresh();
     if (changed.has("site") && view.run === 0) grid.select(view.site);
   });
   await rebuild();

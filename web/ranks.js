@@ -3,7 +3,8 @@
 import {onChange, runs, view} from "./data.js";
 import {el, fresh, short, visible} from "./dom.js";
 import {Grid, legend} from "./grid.js";
-import {scaleOf, STATISTICS, valuesOf} from "./map.js";
+import {STATISTICS, valuesOf} from "./map.js";
+import {scaleOf} from "./scale.js";
 
 export async function showRanks() {
   const run = runs[0], ranks = run.facts.ranks;
@@ -70,7 +71,7 @@ export async function showRanks() {
                         site,
                         values: () => all[r].values,
                         bad: () => all[r].bad,
-                        isMarked: isOdd && r === worst
+                        isMarked: () => isOdd && r === worst
                       })),
       describe: (row, bin) => `${row.label}, ${bins.stepText(bin)}: ${short(row.values()[bin])}`
     });

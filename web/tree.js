@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 import {count, facts, onChange, runs, view} from "./data.js";
 import {el, fresh, NAN_COLOR, PALETTES, short, visible} from "./dom.js";
-import {scaleOf, STATISTICS, valuesOf} from "./map.js";
+import {STATISTICS, valuesOf} from "./map.js";
+import {Range} from "./scale.js";
 import {goTo} from "./verdict.js";
 
 const MOST = 2000;
@@ -29,11 +30,15 @@ function parametersOf(counts, names) {
   return sum;
 }
 
-/** The value at a bin, or the last before it: not every site is recorded at every step.
- * @param {Float32Array} values @param {number} bin */
-function latest(values, bin) {
-  while (bin > 0 && Number.isNaN(values[bin])) bin--;
-  return values[bin];
+/** The value of a site at a bin, or the last before it: not every site is recorded at every step.
+ * @param {number} site @param {number} bin */
+function latest(site, bin) {
+  for (const from of [Math.max(bin - 20, 0), 0]) {
+    const values = valuesOf(runs[0], site, view.stat, Math.max(view.file, 0), view.isEval, from, bin + 1);
+    for (let i = (values || []).length - 1; values && i >= 0; i--)
+      if (!Number.isNaN(values[i])) return values[i];
+  }
+  return NaN;
 }
 
 export function showTree() {
@@ -52,22 +57,21 @@ export function showTree() {
                                                                               ""
                                              ]))] :
                []);
-  /** @type {{swatch: any, value: any, sites: number[], own: (Float32Array|null)[]}[]} */
+  /** @type {{swatch: any, value: any, sites: number[]}[]} */
   let cells = [];
-  let scale = scaleOf([], "log").scale;
+  let range = new Range(), stamp = 0, {scale} = range.scale("log");
 
   const recolour = () => {
     const bin = bins.binOf(view.step);
     note.textContent = `Coloured by ${/** @type {any} */ (STATISTICS)[view.stat].text} at ${
         bins.stepText(bin)}, as in the map.`;
-    for (const {swatch, value, sites, own} of cells) {
+    for (const {swatch, value, sites} of cells) {
       let most = NaN, isBad = false;
-      sites.forEach((site, i) => {
-        const series = bins.find(site, Math.max(view.file, 0), view.isEval),
-              x = own[i] ? latest(/** @type {Float32Array} */ (own[i]), bin) : NaN;
+      for (const site of sites) {
+        const series = bins.find(site, Math.max(view.file, 0), view.isEval), x = latest(site, bin);
         if (series && bins.bad[series.at + bin]) isBad = true;
         if (Number.isNaN(most) || Math.abs(x) > Math.abs(most)) most = x;
-      });
+      }
       const palette = scale.isDiverging ? PALETTES.diverging : PALETTES.plain, unit = scale.toUnit(most),
             c = 3 * Math.round(Math.min(Math.max(unit, 0), 1) * 255);
       swatch.style.background = isBad ? `rgb(${NAN_COLOR})` :
@@ -79,14 +83,15 @@ export function showTree() {
   };
 
   const refresh = () => {
-    const every = [];
-    for (const cell of cells) {
-      cell.own =
-          cell.sites.map((site) => valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval));
-      for (const values of cell.own)
-        if (values) every.push(values);
-    }
-    scale = scaleOf(every, /** @type {any} */ (STATISTICS)[view.stat].scale).scale;
+    const from = bins.changedSince(stamp);
+    stamp = bins.stamp;
+    if (from === 0) range = new Range();
+    for (const {sites} of cells)
+      for (const site of sites) {
+        const values = valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval, from);
+        if (values) range.add(values);
+      }
+    scale = range.scale(/** @type {any} */ (STATISTICS)[view.stat].scale).scale;
     recolour();
   };
 
@@ -123,9 +128,10 @@ export function showTree() {
                title: "parameters"
              }),
              value));
-      cells.push({swatch, value, sites, own: []});
+      cells.push({swatch, value, sites});
     }
     list.replaceChildren(...rows);
+    stamp = 0;
     refresh();
   };
   onChange((changed) => {

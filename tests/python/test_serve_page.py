@@ -55,6 +55,40 @@ def test_a_page_follows_a_run_that_grows(chromium: Any, tmp_path: Path) -> None:
         page.close()
 
 
+def test_a_map_that_grew_equals_a_new_one(chromium: Any, tmp_path: Path) -> None:
+    def add(run: Any, first: int, last: int) -> None:
+        for step in range(first, last):
+            value = np.arange(16, dtype=np.float32) < step % 16
+            run.tensor("activation/0.always", value)
+            if step % 5 == 0:
+                run.tensor("activation/1.sometimes", ~value)
+                run.tensor("activation/2.sometimes", np.zeros(16, np.float32))
+            run.step()
+        run.flush()
+
+    draw = "() => document.querySelector('#map canvas').toDataURL()"
+    with tt.record(tmp_path / "run") as run, serve(tmp_path / "run") as started:
+        add(run, 0, 400)
+        page = Opened(chromium, started.address)
+        page.tab.evaluate("change({stat: 'zeros'})")
+        for last in (410, 2500, 2501):  # so many are joined on the way
+            add(run, page.tab.evaluate("runs[0].tensors.last") + 1, last)
+            page.wait(f"runs[0].tensors.last === {last - 1} && view.step === lastStep()")
+            fresh = Opened(chromium, started.address)
+            fresh.tab.evaluate("change({stat: 'zeros'})")
+            fresh.wait("document.querySelector('#map .readout').textContent.includes('zeros')")
+            assert page.tab.evaluate(draw) == fresh.tab.evaluate(draw), last
+            fresh.close()
+        assert page.tab.evaluate("runs[0].tensors.width") > 1
+        page.tab.evaluate("change({stat: 'mean'})")
+        page.wait("document.querySelector('#map .legend').textContent.includes('middle: 0')")
+        low, _, high, _ = page.tab.evaluate(
+            "Array.from(document.querySelector('#map .legend span').childNodes, (x) => x.textContent)"
+        )
+        assert float(low) == -float(high)
+        page.close()
+
+
 def test_the_list_is_searched_and_two_runs_are_compared(chromium: Any, tmp_path: Path) -> None:
     for name in ("one", "two", "three <b>"):
         with tt.record(tmp_path / name) as run:
