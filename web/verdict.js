@@ -4,7 +4,7 @@ import {spark} from "./chart.js";
 import {change, count, facts, runs, view} from "./data.js";
 import {byId, bytesText, el, visible} from "./dom.js";
 
-const SIGNS = ["✓", "●", "◆", "▲"], MOODS = ["fine", "note", "remark", "alarm"];
+const SIGNS = ["●", "✓", "◆", "▲"], MOODS = ["note", "fine", "remark", "alarm"];
 
 /** Opens a site at a step.
  * @param {number} run @param {number} site @param {number} step */

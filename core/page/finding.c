@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINE, NOTE, REMARK, ALARM, FEEDS_MOST = 12, SITES_MOST = 40, TEXT_MOST = 600 };
+enum { NOTE, FINE, REMARK, ALARM, FEEDS_MOST = 12, SITES_MOST = 40, TEXT_MOST = 600 };
 
 typedef struct writer {
     tt_json *json;
@@ -143,7 +143,7 @@ static void put_unchecked(const writer *w, const tt_findings *findings)
     if (findings->unchecked_count == 0)
         return;
     char text[TEXT_MOST];
-    (void)snprintf(text, sizeof text, "%zu of %d rules lack the data that they need.",
+    (void)snprintf(text, sizeof text, "Not checked: %zu of %d rules, because the run lacks their data.",
                    findings->unchecked_count, (int)findings->rules);
     open_finding(w, NOTE, -1, -1, text);
     for (size_t i = 0; i < findings->unchecked_count; i++) {

@@ -8,7 +8,7 @@
 /* Appends the findings about a run to a JSON array, the gravest first:
  *     {"weight": 3, "text": "...", "detail": ["..."], "run": 0, "site": 17, "step": 31,
  *      "rule": "nonfinite", "sites": [17, 4], "fed_by": [[role, site, step, "..."]]}
- * weight: 3 alarm, 2 remark, 1 note, 0 fine.  site -1: none. */
+ * weight: 3 alarm, 2 remark, 1 fine, 0 note.  site -1: none. */
 tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
                            tt_error *err);
 /* The finding about two runs. */

@@ -82,9 +82,8 @@ def test_a_map_that_grew_equals_a_new_one(chromium: Any, tmp_path: Path) -> None
         assert page.tab.evaluate("runs[0].tensors.width") > 1
         page.tab.evaluate("change({stat: 'mean'})")
         page.wait("document.querySelector('#map .legend').textContent.includes('middle: 0')")
-        low, _, high, _ = page.tab.evaluate(
-            "Array.from(document.querySelector('#map .legend span').childNodes, (x) => x.textContent)"
-        )
+        texts = "(at) => Array.from(at.childNodes, (x) => x.textContent)"
+        low, _, high, _ = page.tab.locator("#map .legend span").first.evaluate(texts)
         assert float(low) == -float(high)
         page.close()
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Eight colours for lines (Okabe and Ito), which the colour-blind can tell apart.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6bb1")
-SIGNS = ("✓", "●", "◆", "▲")  # of findings, by weight
-MOODS = ("#00694f", "#5b6470", "#8a5a00", "#b3005e")
+SIGNS = ("●", "✓", "◆", "▲")  # of findings, by weight
+MOODS = ("#5b6470", "#00694f", "#8a5a00", "#b3005e")
 WIDTH, HEIGHT, LEFT, BOTTOM = 420, 150, 62, 22
 SCALAR = 1  # of the products of a point
 MOST_CURVES = 6
