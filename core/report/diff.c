@@ -116,16 +116,17 @@ static bool is_same(double x, double y)
     return x == y || (isnan(x) && isnan(y));
 }
 
-/* Where and how much a pair of points deviates. */
-static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_diff_options *options,
-                    tt_gap *gap)
+/* Where and how much a pair of points deviates, in units of their own size, or of least if that is
+ * larger. */
+static void deviate(const side *a, size_t i, const side *b, size_t j, double least,
+                    const tt_diff_options *options, tt_gap *gap)
 {
     double rms_a = value_at(a, RMS, i), rms_b = value_at(b, RMS, j);
-    double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
+    double scale = fmax(least, fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b));
     *gap = (tt_gap){ .a = { NAN, NAN }, .b = { NAN, NAN } };
     for (size_t k = 0; k < COUNT; k++) {
         double x = k == RMS ? rms_a : value_at(a, k, i), y = k == RMS ? rms_b : value_at(b, k, j);
-        double deviation;
+        double deviation, larger = fmax(fabs(x), fabs(y));
         if (is_same(x, y))
             continue;
         tt_field field = fields[k].field;
@@ -137,9 +138,11 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_d
         else if (is_count || isnan(x) || isnan(y))
             deviation = INFINITY;
         else if (field == TT_FIELD_SCALAR)
-            deviation = fabs(x - y) / fmax(fabs(x), fabs(y));
+            deviation = fabs(x - y) / larger;
+        else if (kind == TT_GAP_EXTREME)
+            deviation = fabs(x - y) / fmax(scale * TT_NOISE_EXTREMES, larger);
         else
-            deviation = fabs(x - y) / (kind == TT_GAP_EXTREME ? scale * TT_NOISE_EXTREMES : scale);
+            deviation = fabs(x - y) / scale;
         if (isnan(deviation))
             deviation = INFINITY; /* an infinite scale */
         gap->is_any = true;
@@ -152,11 +155,28 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_d
     }
 }
 
-/* Compares the points of a site: two cursors, ordered by step and call. */
-static tt_status compare_site(side *a, side *b, const tt_diff_options *options, tt_diff_pair *pair)
+/* The two sides of a pair, and the weight on whose scale it is judged: no points unless it is a bias. */
+typedef struct sides {
+    side a, b, weight;
+    double times; /* the weight's root mean square is multiplied by this */
+} sides;
+
+/* Returns the scale that the weight had at this step; 0: there is none.  *at: a cursor. */
+static double weight_scale(const sides *s, int64_t step, size_t *at)
+{
+    const side *weight = &s->weight;
+    while (*at + 1 < weight->points && weight->steps[*at + 1] <= step)
+        ++*at;
+    double rms = weight->points > 0 ? value_at(weight, RMS, *at) : 0;
+    return isfinite(rms) ? rms * s->times : 0;
+}
+
+/* Compares the points of a site: cursors, ordered by step and call. */
+static tt_status compare_site(const sides *s, const tt_diff_options *options, tt_diff_pair *pair)
 {
     tt_status st = TT_OK;
-    size_t i = 0, j = 0;
+    const side *a = &s->a, *b = &s->b;
+    size_t i = 0, j = 0, at = 0;
     while (st == TT_OK && (i < a->points || j < b->points)) {
         bool has_a = i < a->points, has_b = j < b->points;
         bool is_before = has_a && (!has_b || a->steps[i] < b->steps[j] ||
@@ -171,7 +191,7 @@ static tt_status compare_site(side *a, side *b, const tt_diff_options *options, 
         } else if (is_wanted) {
             tt_gap gap;
             pair->site.points++;
-            deviate(a, i, b, j, options, &gap);
+            deviate(a, i, b, j, weight_scale(s, step, &at), options, &gap);
             gap.step = step;
             gap.call = (uint32_t)a->calls[i];
             if (gap.is_any)
@@ -278,17 +298,21 @@ typedef struct pair_list {
 } pair_list;
 
 /* Compares what two files (one may be -1: not there) have of a name. */
-static tt_status add_pair(pair_list *all, side *a, side *b, int32_t file_a, int32_t file_b,
-                          const char *name, int32_t rank, const tt_diff_options *options, tt_error *err)
+static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file_b, const char *name,
+                          int32_t rank, const tt_diff_options *options, tt_error *err)
 {
-    int32_t site_a = tt_run_find(a->run, name),
-            site_b = find_partner(b->run, name, options->rename, false);
-    tt_status st = load_side(a, file_a, site_a, err);
+    tt_run *a = s->a.run, *b = s->b.run;
+    int32_t site_a = tt_run_find(a, name), site_b = find_partner(b, name, options->rename, false), weight;
+    tt_status st = load_side(&s->a, file_a, site_a, err);
     if (st == TT_OK)
-        st = load_side(b, file_b, site_b, err);
+        st = load_side(&s->b, file_b, site_b, err);
+    if (st == TT_OK)
+        st = tt_noise_weight(a, file_a, site_a, &weight, &s->times);
+    if (st == TT_OK)
+        st = load_side(&s->weight, file_a, weight, err);
     if (st < 0)
         return st;
-    if (a->points == 0 && b->points == 0)
+    if (s->a.points == 0 && s->b.points == 0)
         return TT_OK;
     st = tt_grow(&all->pairs, &all->cap, all->count + 1, sizeof *all->pairs);
     if (st < 0)
@@ -297,10 +321,10 @@ static tt_status add_pair(pair_list *all, side *a, side *b, int32_t file_a, int3
     *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
                                       .worst = { .step = -1, .a = NAN, .b = NAN } },
                             .kind = tt_order_kind(name),
-                            .place = a->points > 0 ? tt_order_place(a->run, site_a) : INT32_MAX };
-    st = compare_site(a, b, options, pair);
-    if (st == TT_OK && pair->count > 0)
-        st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base, &pair->elements);
+                            .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX };
+    st = compare_site(s, options, pair);
+    if (st == TT_OK && pair->site.points > 0)
+        st = tt_noise_expect(a, file_a, site_a, b, file_b, site_b, pair);
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
 }
 
@@ -335,7 +359,7 @@ static tt_status sum_up(const pair_list *all, int64_t first, tt_diff **out)
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
                           tt_error *err)
 {
-    side left = { .run = a }, right = { .run = b };
+    sides both = { .a = { .run = a }, .b = { .run = b }, .weight = { .run = a } };
     pair_list all = { 0 };
     tt_status st = TT_OK;
     int64_t done = 0, total = points_of(a) + points_of(b), first = -1;
@@ -350,9 +374,9 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                 int32_t in_a = pass == 1 ? find_partner(a, name, options->rename, true) : -1;
                 if (tt_run_points(a, other, in_a) > 0)
                     continue;
-                st = add_pair(&all, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
-                              rank, options, err);
-                done += (int64_t)(left.points + right.points);
+                st = add_pair(&all, &both, pass == 0 ? f : other, pass == 0 ? other : f, name, rank,
+                              options, err);
+                done += (int64_t)(both.a.points + both.b.points);
                 if (options->progress != NULL)
                     options->progress(done, total);
             }
@@ -366,8 +390,9 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
     for (size_t i = 0; i < all.count; i++)
         free(all.pairs[i].gaps);
     free(all.pairs);
-    free(left.steps);
-    free(right.steps);
+    free(both.a.steps);
+    free(both.b.steps);
+    free(both.weight.steps);
     return st;
 }
 

@@ -29,14 +29,18 @@ typedef struct tt_diff_pair {
     size_t count, cap;
     tt_rank_in_step kind;
     int32_t place; /* in the order of execution, among its kind; see tt_order_place */
-    double base;   /* rounding of one tensor; see noise.c */
+    double base;   /* rounding of one tensor; see noise.c ... */
+    double coarse; /* ... the part of it that comes from a type of less than 32 bits */
     int64_t elements;
 } tt_diff_pair;
 
-/* The rounding to expect of what two sites hold, from type and reduction length, and
+/* Finds the weight on whose scale a bias is judged, and by how much to multiply its root mean square.
+ * *weight is -1 if this site is no bias, or has no weight beside it. */
+tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weight, double *times);
+/* Fills in the rounding to expect of what two sites hold, from type and reduction length, and
  * how many elements they have. */
-tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
-                        int32_t site_b, double *base, int64_t *elements);
+tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                          int32_t site_b, tt_diff_pair *pair);
 /* Fills in verdicts and floors; *first is the pair that differs first, unless none does. */
 tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, int64_t *first);
 

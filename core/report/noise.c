@@ -9,7 +9,15 @@
  * 32 bits, else 0; v: the same for the type in which sums are computed (float32 for types of at
  * most 32 bits); K: the length of the sums, which is the number of elements of the weight per
  * output.  Mean and root mean square average over elements, so w needs no margin; extremes do
- * not, and may deviate 8 times as much.
+ * not, and may deviate 8 times as much, or as their own size does if that is larger (gradients of
+ * embeddings are zero but for a few rows).  What is computed after a tensor of less than 32 bits has
+ * at least the w of that.
+ *
+ * A bias is judged on the scale of the weight beside it, if that is larger than its own.  Its gradient
+ * is a sum of the same terms as the weight's, and these may cancel: the bias of an attention's keys,
+ * or one in front of a batch norm, has a gradient of zero, and what is recorded of it is the rounding
+ * of the terms.  The bias itself is added to sums of K products with the weight, so its own scale
+ * is sqrt(K) times the weight's.
  *
  * Rounding is passed on: the input of a layer already deviates.  So the floor of a point is
  * base, or 4 times the largest deviation within its floor that came before it in the order of
@@ -44,12 +52,9 @@ static double roundoff_of(int32_t dtype)
     return dtype >= 0 && dtype < TT_DTYPE_COUNT_ ? roundoff[dtype] : 0;
 }
 
-/* Finds how many products are summed for one element of what this module returns; 1: unknown. */
-static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, double *out)
+/* Finds how many products are summed with this weight for one output; 1: unknown. */
+static tt_status sum_length(tt_run *run, int32_t file, int32_t weight, double *out)
 {
-    const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
-    const char *tail = tt_order_kind(name) == TT_ORDER_GRADIENT ? "" : ".weight";
-    int32_t weight = slash != NULL ? tt_order_find(run, "parameter", slash, tail) : -1;
     tt_point point;
     *out = 1;
     if (tt_run_points(run, file, weight) == 0)
@@ -62,8 +67,37 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
     return st;
 }
 
-tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
-                        int32_t site_b, double *base, int64_t *elements)
+/* The same for one element of what this module returns, or of this gradient. */
+static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, double *out)
+{
+    const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
+    const char *tail = tt_order_kind(name) == TT_ORDER_GRADIENT ? "" : ".weight";
+    int32_t weight = slash != NULL ? tt_order_find(run, "parameter", slash, tail) : -1;
+    return sum_length(run, file, weight, out);
+}
+
+tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weight, double *times)
+{
+    static const char word[] = "bias";
+    const char *name = site >= 0 ? tt_run_site_name(run, site) : "", *slash = strchr(name, '/');
+    const char *last = strrchr(name, '.'), *bias = last != NULL ? strstr(last, word) : NULL;
+    tt_rank_in_step kind = tt_order_kind(name);
+    char module[4200];
+    *weight = -1;
+    *times = 1;
+    if (bias == NULL || (kind != TT_ORDER_PARAMETER && kind != TT_ORDER_GRADIENT) ||
+        (size_t)(bias - slash) >= sizeof module)
+        return TT_OK;
+    (void)snprintf(module, sizeof module, "%.*sweight", (int)(bias - slash), slash);
+    const char *of = kind == TT_ORDER_PARAMETER ? "parameter" : "gradient";
+    *weight = tt_order_find(run, of, module, bias + strlen(word));
+    tt_status st = kind == TT_ORDER_PARAMETER ? sum_length(run, file, *weight, times) : TT_OK;
+    *times = sqrt(*times);
+    return st;
+}
+
+tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                          int32_t site_b, tt_diff_pair *pair)
 {
     tt_point x, y;
     double length;
@@ -76,10 +110,10 @@ tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, in
         return st;
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
     double u = is_scalar ? SINGLE : fmax(roundoff_of(x.stats.dtype), roundoff_of(y.stats.dtype));
-    bool is_parameter = tt_order_kind(tt_run_site_name(a, site_a)) == TT_ORDER_PARAMETER;
-    double sums = MARGIN * fmin(u, SINGLE) * (1 + (is_parameter ? 0 : sqrt(length)));
-    *base = (u > SINGLE ? u : 0) + sums;
-    *elements = is_scalar ? 1 : x.stats.count;
+    double sums = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
+    pair->coarse = u > SINGLE ? u : 0;
+    pair->base = pair->coarse + sums;
+    pair->elements = is_scalar ? 1 : x.stats.count;
     return TT_OK;
 }
 
@@ -195,11 +229,20 @@ tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, 
     }
     for (int i = -SIZES; i <= ROUGHEST; i++)
         h->root[SIZES + i] = sqrt(ldexp(1, i));
-    size_t live = 0;
     for (size_t i = 0; i < count; i++)
-        if (pairs[i].count > 0)
-            cursors[live++].pair = &pairs[i];
-    qsort(cursors, live, sizeof *cursors, by_execution);
+        cursors[i].pair = &pairs[i];
+    qsort(cursors, count, sizeof *cursors, by_execution);
+    size_t live = 0;
+    double coarse = 0;
+    for (size_t i = 0; i < count; i++) {
+        tt_diff_pair *pair = cursors[i].pair;
+        if (pair->kind != TT_ORDER_PARAMETER && pair->coarse < coarse)
+            pair->base += coarse - pair->coarse;
+        else if (pair->kind != TT_ORDER_PARAMETER)
+            coarse = pair->coarse;
+        if (pair->count > 0)
+            cursors[live++] = cursors[i];
+    }
     int64_t first_step = 0;
     bool has_first = false;
     while (live > 0) {

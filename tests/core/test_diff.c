@@ -142,6 +142,79 @@ static void noise_may_grow_but_not_without_end(void **state)
     }
 }
 
+/* The gradient of an attention's key.bias is zero: what is recorded is the rounding of its terms.  One
+ * that is really small, or missing, is still found. */
+static void a_gradient_whose_terms_cancel_is_judged_by_the_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double a, b;
+        tt_verdict verdict;
+    } cases[] = { { "gradient/key.bias", 1e-7, 3e-7, TT_DIFF_NOISE },
+                  { "gradient/key.bias", 1e-7, 0, TT_DIFF_NOISE },
+                  { "gradient/key.bias", 1e-5, 1.2e-5, TT_DIFF_DIFFERS },
+                  { "gradient/key.bias", 1e-5, 0, TT_DIFF_DIFFERS },
+                  { "parameter/key.bias", 1e-7, 3e-7, TT_DIFF_NOISE },
+                  { "parameter/key.bias", 1e-5, 0, TT_DIFF_DIFFERS },
+                  { "gradient/other.bias", 1e-7, 3e-7, TT_DIFF_DIFFERS },
+                  { "gradient/other.weight", 1e-9, 0, TT_DIFF_DIFFERS },
+                  { "activation/key.bias", 1e-7, 3e-7, TT_DIFF_DIFFERS } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "parameter/key.weight", 0, TT_F32, 1);
+            put(&m, which, "gradient/key.weight", 0, TT_F32, 1);
+            put(&m, which, "gradient/other.weight", 0, TT_F32, 1e-8);
+            put(&m, which, cases[i].name, 1, TT_F32, which == 0 ? cases[i].a : cases[i].b);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(diff->verdict, cases[i].verdict);
+        end(&m, diff);
+    }
+}
+
+static void what_follows_a_bfloat16_tensor_is_as_rough(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        tt_dtype before;
+        tt_verdict verdict;
+    } cases[] = { { "gradient/b.weight", TT_BF16, TT_DIFF_NOISE },
+                  { "gradient/b.weight", TT_F32, TT_DIFF_DIFFERS },
+                  { "activation/b", TT_BF16, TT_DIFF_NOISE },
+                  { "parameter/b.weight", TT_BF16, TT_DIFF_DIFFERS } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "activation/a", 0, cases[i].before, 1);
+            put(&m, which, cases[i].name, 0, TT_F32, 1 + which * 2e-3);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(diff->verdict, cases[i].verdict);
+        end(&m, diff);
+    }
+}
+
+/* The gradient of an embedding is zero but for a few rows: its extremes are far above its mean. */
+static void an_extreme_is_judged_by_its_own_size(void **state)
+{
+    (void)state;
+    made m = begin();
+    for (int which = 0; which < 2; which++) {
+        int32_t site;
+        tt_stats s = {
+            .count = 1000000, .max = 1 + which * 3e-7, .absmax = 1, .sumsq = 1, .dtype = TT_F32
+        };
+        assert_int_equal(tt_recorder_site(m.rec[which], "gradient/e.weight", &site, &err), 0);
+        assert_int_equal(tt_recorder_add(m.rec[which], &(tt_event){ .site = site, .stats = &s }), 0);
+    }
+    tt_diff *diff = compare(&m, &everything);
+    assert_int_equal(diff->verdict, TT_DIFF_NOISE);
+    end(&m, diff);
+}
+
 static void integers_have_no_noise(void **state)
 {
     (void)state;
@@ -272,6 +345,9 @@ int main(void)
         cmocka_unit_test(a_last_bit_of_float32_is_noise_and_of_float64_is_not),
         cmocka_unit_test(a_fault_stands_out_of_growing_noise),
         cmocka_unit_test(noise_may_grow_but_not_without_end),
+        cmocka_unit_test(a_gradient_whose_terms_cancel_is_judged_by_the_weights),
+        cmocka_unit_test(what_follows_a_bfloat16_tensor_is_as_rough),
+        cmocka_unit_test(an_extreme_is_judged_by_its_own_size),
         cmocka_unit_test(integers_have_no_noise),
         cmocka_unit_test(points_are_paired_by_step_not_by_number),
         cmocka_unit_test(a_parameter_is_the_first_although_recorded_later),
