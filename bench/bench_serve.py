@@ -6,6 +6,7 @@ that is open costs a training.
 SPDX-License-Identifier: Apache-2.0
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -80,13 +81,21 @@ def measure_first(large: Path) -> None:
         harness.row(what, median(values), bar, unit="ms", at_most=True)
 
 
-def ticks(browser: Any, folder: Path, sites: int, steps: int, pause: float) -> float:
+def names_of(sites: int, *, is_folded: bool) -> list[str]:
+    """Return names of layers that repeat, which a page shows as four rows, or that do not."""
+    if is_folded:
+        return [f"activation/layers.{i // 4}.part{i % 4}" for i in range(sites)]
+    letters = [chr(97 + i) for i in range(26)]
+    words = itertools.product(letters, repeat=3)
+    return [f"activation/{''.join(word)}" for word in itertools.islice(words, sites)]
+
+
+def ticks(browser: Any, folder: Path, names: list[str], steps: int, pause: float) -> float:
     """Return the processor time that a tick takes in server and page, in ms.
 
     The run has so many steps when the page is opened, and grows by one after each pause.
     """
     x = tt.stats(np.arange(8, dtype=np.float32))
-    names = [f"activation/layers.{i // 4}.part{i % 4}" for i in range(sites)]
     with tt.record(folder) as run, serve(folder) as server:
 
         def add() -> None:
@@ -194,14 +203,18 @@ def main(folder: Path) -> None:
         make(large, 5000, 2000)
     measure_first(large)
     with chromium() as browser:
-        for sites, steps, pause in (
-            (200, 500, 0.05),
-            (200, 5000, 0.05),
-            (200, 50000, 0.05),
-            (5000, 500, 1),
+        for sites, steps, pause, is_folded in (
+            (200, 500, 0.05, True),
+            (200, 5000, 0.05, True),
+            (200, 50000, 0.05, True),
+            (5000, 500, 1, True),
+            (5000, 500, 1, False),
         ):
-            taken = ticks(browser, folder / f"grows{sites}x{steps}", sites, steps, pause)
+            names = names_of(sites, is_folded=is_folded)
+            where = folder / f"grows{sites}x{steps}{'' if is_folded else '_unlike'}"
+            taken = ticks(browser, where, names, steps, pause)
             what = f"a tick of a growing run of {sites} sites, after {steps} steps: server and page"
+            what += "" if is_folded else ", no two alike"
             harness.row(what, taken, 50, unit="ms", at_most=True)
     measure_training(folder / "training")
 

@@ -362,10 +362,15 @@ function sync(add) {
   return exchanges;
 }
 
-/** Gets what is new.  Returns what changed since the last call: "series", "data" or "".
- * @returns {Promise<string>} */
+/** Gets what is new.
+ * @returns {Promise<string>} what the views have not been told: "series", "data" or "" */
 export async function getNews() {
   await sync([]);
+  return takeNews();
+}
+
+/** Returns what came with other data, and takes it as told. */
+export function takeNews() {
   const changed = news;
   news = "";
   return changed;

@@ -4,7 +4,7 @@ import {showAbout} from "./about.js";
 import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
-import {announce, change, count, facts, forgetListeners, onChange, runs, view} from "./data.js";
+import {announce, change, count, facts, forgetListeners, onChange, runs, takeNews, view} from "./data.js";
 import {byId, el, nextTheme, prefersDark, setTheme, theme} from "./dom.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
@@ -97,6 +97,7 @@ async function start() {
   for (const run of runs) await run.load();
   showCurves();
   for (const run of runs) await run.tensors.load(["rms"]);
+  takeNews(); /* everything is shown for the first time */
   showScrubber();
   await showRest();
   onChange(async (changed) => {

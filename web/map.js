@@ -103,8 +103,8 @@ class Joined {
    * @param {number} from @param {Range} range what is read widens it */
   read(from, range) {
     const n = this.run.tensors.steps.length;
-    this.values = resized(this.values, new Float32Array(n), from).fill(NaN, from);
-    this.bad = resized(this.bad, new Uint8Array(n), from).fill(0, from);
+    this.values = resized(this.values, n, from).fill(NaN, from);
+    this.bad = resized(this.bad, n, from).fill(0, from);
     for (const part of this.parts) this.join(part, from, range);
   }
 
@@ -136,12 +136,14 @@ class Joined {
   }
 }
 
-/** The same row with room for more bins, up to `from` as it was.
- * @template {Float32Array|Uint8Array} T @param {T} row @param {T} longer @param {number} from @returns {T} */
-function resized(row, longer, from) {
-  if (row.length === longer.length) return row;
-  longer.set(/** @type {any} */ (row.subarray(0, from)));
-  return longer;
+/** The same row with n bins, up to `from` as it was.  There is room for more to come.
+ * @template {Float32Array|Uint8Array} T @param {T} row @param {number} n @param {number} from @returns {T} */
+function resized(row, n, from) {
+  const Row = /** @type {any} */ (row.constructor);
+  if (n * row.BYTES_PER_ELEMENT <= row.buffer.byteLength) return new Row(row.buffer, 0, n);
+  const longer = new Row(Math.ceil(n * 1.5));
+  longer.set(row.subarray(0, from));
+  return longer.subarray(0, n);
 }
 
 /** @typedef {{row: TreeRow, label: string}} Line */

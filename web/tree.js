@@ -8,6 +8,8 @@ import {goTo} from "./verdict.js";
 
 const MOST = 2000;
 
+/** @typedef {{swatch: any, value: any, sites: number[]}} Cell */
+
 /** Parameters below a module, by path. */
 function parameterCounts() {
   const counts = new Map();
@@ -57,36 +59,54 @@ export function showTree() {
                                                                               ""
                                              ]))] :
                []);
-  /** @type {{swatch: any, value: any, sites: number[]}[]} */
-  let cells = [];
+  /** @type {Map<Element, Cell>} */
+  const cells = new Map();
+  let left = 0; /* rows that are not shown */
   let range = new Range(), stamp = 0, {scale} = range.scale("log");
 
-  const recolour = () => {
+  /** @param {Cell} cell */
+  const colour = ({swatch, value, sites}) => {
     const bin = bins.binOf(view.step);
-    note.textContent = `Coloured by ${/** @type {any} */ (STATISTICS)[view.stat].text} at ${
-        bins.stepText(bin)}, as in the map.`;
-    for (const {swatch, value, sites} of cells) {
-      let most = NaN, isBad = false;
-      for (const site of sites) {
-        const series = bins.find(site, Math.max(view.file, 0), view.isEval), x = latest(site, bin);
-        if (series && bins.bad[series.at + bin]) isBad = true;
-        if (Number.isNaN(most) || Math.abs(x) > Math.abs(most)) most = x;
-      }
-      const palette = scale.isDiverging ? PALETTES.diverging : PALETTES.plain, unit = scale.toUnit(most),
-            c = 3 * Math.round(Math.min(Math.max(unit, 0), 1) * 255);
-      swatch.style.background = isBad ? `rgb(${NAN_COLOR})` :
-          Number.isNaN(unit) ? "" :
-                               `rgb(${palette[c]},${palette[c + 1]},${palette[c + 2]})`;
-      value.textContent = isBad ? "not finite" : Number.isNaN(most) ? "" : short(most, 3);
-      value.classList.toggle("alarm", isBad);
+    let most = NaN, isBad = false;
+    for (const site of sites) {
+      const series = bins.find(site, Math.max(view.file, 0), view.isEval), x = latest(site, bin);
+      if (series && bins.bad[series.at + bin]) isBad = true;
+      if (Number.isNaN(most) || Math.abs(x) > Math.abs(most)) most = x;
     }
+    const palette = scale.isDiverging ? PALETTES.diverging : PALETTES.plain, unit = scale.toUnit(most),
+          c = 3 * Math.round(Math.min(Math.max(unit, 0), 1) * 255);
+    swatch.style.background = isBad ? `rgb(${NAN_COLOR})` :
+        Number.isNaN(unit) ? "" :
+                             `rgb(${palette[c]},${palette[c + 1]},${palette[c + 2]})`;
+    value.textContent = isBad ? "not finite" : Number.isNaN(most) ? "" : short(most, 3);
+    value.classList.toggle("alarm", isBad);
+  };
+
+  /** @type {Set<Element>} rows in sight: only they are coloured, but on paper all are */
+  const inSight = new Set();
+  const sight = new IntersectionObserver((entries) => {
+    for (const {target, isIntersecting} of entries)
+      if (!isIntersecting)
+        inSight.delete(target);
+      else if (cells.has(target)) {
+        inSight.add(target);
+        colour(/** @type {Cell} */ (cells.get(target)));
+      }
+  });
+  window.onbeforeprint = () => cells.forEach(colour);
+
+  const recolour = () => {
+    note.textContent = `Coloured by ${/** @type {any} */ (STATISTICS)[view.stat].text} at ${
+        bins.stepText(bins.binOf(
+            view.step))}, as in the map.${left > 0 ? ` ${count(left)} more rows are only in the map.` : ""}`;
+    for (const row of inSight) colour(/** @type {Cell} */ (cells.get(row)));
   };
 
   const refresh = () => {
     const from = bins.changedSince(stamp);
     stamp = bins.stamp;
     if (from === 0) range = new Range();
-    for (const {sites} of cells)
+    for (const {sites} of cells.values())
       for (const site of sites) {
         const values = valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval, from);
         if (values) range.add(values);
@@ -98,12 +118,18 @@ export function showTree() {
   const rebuild = async () => {
     const statistic = /** @type {any} */ (STATISTICS)[view.stat];
     await bins.load(statistic.columns);
-    cells = [];
-    const rows = [];
+    cells.clear();
+    inSight.clear();
+    sight.disconnect();
+    left = 0;
     let isInside = false;
     for (const row of run.tree) {
       if (row.depth === 0) isInside = row.label === view.kind;
-      if (!isInside || row.depth === 0 || rows.length >= MOST) continue;
+      if (!isInside || row.depth === 0) continue;
+      if (cells.size >= MOST) {
+        left++;
+        continue;
+      }
       const sites = row.sites || [], names = sites.map((site) => run.sites[site].name);
       const swatch = el("span", {className: "swatch"}), value = el("span", {className: "n"});
       const role = origin && sites.includes(origin.site) ? "first NaN or Inf" :
@@ -120,17 +146,18 @@ export function showTree() {
                            {})
       });
       label.style.paddingLeft = `${(row.depth - 1) * 14}px`;
-      rows.push(
+      const item =
           el("li", {className: role ? "origin" : ""}, swatch, label,
              el("span", {className: "faint wide", textContent: visible(row.class || "", 60)}), el("span", {
                className: "n faint wide",
                textContent: parameters ? count(parameters) : "",
                title: "parameters"
              }),
-             value));
-      cells.push({swatch, value, sites});
+             value);
+      cells.set(item, {swatch, value, sites});
+      sight.observe(item);
     }
-    list.replaceChildren(...rows);
+    list.replaceChildren(...cells.keys());
     stamp = 0;
     refresh();
   };

@@ -137,6 +137,21 @@ def test_scrubbing_and_zooming_move_all_views(bad: Opened) -> None:
     assert not bad.tab.is_visible("#unzoom")
 
 
+def test_rows_of_the_tree_show_the_step_where_they_are_in_sight(bad: Opened, folder: Path) -> None:
+    run, label = tt.open(folder / "bad"), SITES[0].rpartition(".")[2]
+    alike = [run.series(site, "rms")[1] for site in SITES if site.endswith(label)]
+    row = bad.tab.locator("#tree li", has_text=label).last  # one for all of them
+    for step in (7, 31):
+        bad.tab.evaluate("(step) => change({ step })", step)
+        row.scroll_into_view_if_needed()
+        bad.tab.wait_for_function("(row) => row.lastChild.textContent", arg=row.element_handle())
+        shown = float(row.locator(".n").last.text_content() or "nan")
+        assert shown == pytest.approx(max(values[step] for values in alike), rel=1e-2)
+    assert bad.tab.pdf().startswith(b"%PDF")  # on paper all rows are in sight
+    texts = bad.tab.locator("#tree li:has(button) .n:last-child").all_text_contents()
+    assert texts and all(texts)
+
+
 def test_two_runs_show_where_they_diverge(chromium: Any, folder: Path) -> None:
     out = write_page(folder / "good", folder / "shifted", out=folder / "two.html")
     page = Opened(chromium, out)
