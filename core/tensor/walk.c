@@ -8,7 +8,6 @@
 #include "tensor/walk.h"
 
 #include <assert.h>
-#include <stdalign.h>
 #include <string.h>
 
 /* Turns every stride positive and sorts the dimensions, largest stride first,
@@ -186,15 +185,4 @@ size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run)
     tt_walk_copy(walk, buffer, want * walk->item);
     *run = buffer;
     return want;
-}
-
-void tt_tensor_copy(const tt_tensor *t, void *out)
-{
-    alignas(32) char buffer[TT_TILE_BYTES];
-    char *at = out;
-    tt_walk walk;
-    const void *run;
-    tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
-    for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0; at += n * walk.item)
-        memcpy(at, run, n * walk.item);
 }

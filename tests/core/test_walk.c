@@ -144,6 +144,26 @@ static void unaligned_and_swapped_elements_come_out_native(void **state)
         assert_int_equal(((const int32_t *)run)[i], 0x01020300 + i);
 }
 
+static void a_copy_fills_its_place_and_nothing_else(void **state)
+{
+    (void)state;
+    enum { MOST = (1 << 16) + 200, ROOM = MOST + 128 };
+    static unsigned char data[MOST], out[ROOM], want[ROOM];
+    for (size_t i = 0; i < MOST; i++)
+        data[i] = (unsigned char)(i * 7 + i / 251);
+    for (size_t place = 0; place < 66; place++) {
+        size_t len = place % 2 == 0 ? MOST - place : (1 << 16) - 1; /* large, and just not */
+        tt_tensor t;
+        assert_int_equal(tt_tensor_describe(&t, data, TT_U8, 1, (int64_t[]){ (int64_t)len }, NULL, NULL),
+                         0);
+        memset(out, 0xEE, ROOM);
+        memset(want, 0xEE, ROOM);
+        memcpy(want + place, data, len);
+        tt_tensor_copy(&t, out + place);
+        assert_memory_equal(out, want, ROOM);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_contiguous_tensor_is_not_copied),
         cmocka_unit_test(a_transposed_tensor_is_not_copied_in_memory_order),
         cmocka_unit_test(unaligned_and_swapped_elements_come_out_native),
+        cmocka_unit_test(a_copy_fills_its_place_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
