@@ -117,20 +117,18 @@ BINDING_FUNCTION(summary_digest)
     return summary_digest_make(state, digest);
 }
 
-/* Leaves rows at equal distances, so that about `limit` bytes remain; 0: all of it.  Of the first
- * dimension that is long enough. */
+/* Leaves rows at equal distances, so that about `limit` bytes remain; of one row, elements. */
 static void thin_out(tt_tensor *t, int64_t limit)
 {
     int64_t bytes = t->count * (int64_t)tt_dtype_size(t->dtype);
-    int64_t every = limit > 0 && bytes > limit ? (bytes + limit - 1) / limit : 1;
-    for (int32_t i = 0; every > 1 && i < t->ndim; i++)
-        if (t->shape[i] >= every) {
-            int64_t rows = (t->shape[i] + every - 1) / every;
-            t->count = t->count / t->shape[i] * rows;
-            t->shape[i] = rows;
-            t->stride[i] *= every;
-            return;
-        }
+    for (int32_t i = 0; i < t->ndim && bytes > limit; i++) {
+        int64_t every = (bytes + limit - 1) / limit;
+        int64_t rows = every < t->shape[i] ? (t->shape[i] + every - 1) / every : 1;
+        bytes = bytes / t->shape[i] * rows;
+        t->count = t->count / t->shape[i] * rows;
+        t->shape[i] = rows;
+        t->stride[i] *= every;
+    }
 }
 
 BINDING_FUNCTION(summary_digests)
@@ -151,7 +149,8 @@ BINDING_FUNCTION(summary_digests)
             binding_list_add(&found, Py_NewRef(Py_None));
             continue;
         }
-        thin_out(&view.tensor, limit);
+        if (limit > 0)
+            thin_out(&view.tensor, limit);
         tt_digest_compute(&view.tensor, &digest);
         tensor_view_close(&view);
         binding_list_add(&found, hex_of(digest));
