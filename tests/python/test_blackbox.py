@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import resource
 import signal
 import stat
@@ -26,6 +27,7 @@ import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.blackbox import file  # noqa: E402
 from tensortap.blackbox.values import MISSING, join, take_apart  # noqa: E402
+from tensortap.models import forward  # noqa: E402
 
 
 def dumps(run: Path) -> dict[int, list[Path]]:
@@ -207,7 +209,8 @@ def test_every_gradient_of_every_step_is_digested(tmp_path: Path) -> None:
     ("shape", "part"),
     [
         ((64, 100), np.s_[::7]),  # 25600 bytes, 4000 of them: every seventh row
-        ((2, 3200), np.s_[:, ::7]),  # two rows are too few: columns
+        ((2, 3200), np.s_[:1, ::4]),  # one row is too much: every fourth element of it
+        ((1100, 1100), np.s_[:1, ::2]),
         ((10, 10), np.s_[:]),
         ((), np.s_[...]),
         ((0, 5), np.s_[:]),
@@ -219,6 +222,41 @@ def test_a_sample_is_of_rows_at_equal_distances(shape: Any, part: Any) -> None:
     assert found == tt.digest(tensor.numpy()[part].copy()).hex()
     assert _core._digests([tensor, object()], 0) == [tt.digest(tensor).hex(), None]
     assert _core._digests([tensor.t()], 0) == [tt.digest(tensor.t().contiguous()).hex()]
+
+
+# ---- random generators
+
+
+def _draw_one_of_two() -> None:
+    random.gauss(0, 1)
+    np.random.standard_normal()  # the second of a pair waits for the next call
+
+
+def _draw_again() -> None:
+    """Come to the same words of the generators, but with a number that waits."""
+    random.seed(1), np.random.seed(1)
+    _draw_one_of_two()
+
+
+def test_the_states_of_generators_are_those_of_now() -> None:
+    one, again = _draw_one_of_two, _draw_again
+    with forward.unnoticed():
+        for use in (again, one, again, one, one, random.random, np.random.rand, lambda: None):
+            use()
+            states = forward.random_states()
+            assert states["random"] == random.getstate()
+            np.testing.assert_equal(states["numpy"], np.random.get_state(legacy=False))
+
+
+def test_the_state_of_another_generator_of_numpy_is_that_of_now() -> None:
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(1))
+    try:
+        first = forward.random_states()["numpy"]
+        np.random.rand()
+        assert forward.random_states()["numpy"] != first
+    finally:
+        np.random.set_bit_generator(before)
 
 
 # ---- signals

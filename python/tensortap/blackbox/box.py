@@ -280,7 +280,7 @@ class Box:
         return f"{loader}, {'eval' if is_eval else 'train'}"
 
     def _keep_forward(self, event: _core.ModuleEvent) -> None:
-        self._now().keep_forward(event, self._memory())
+        self._now().keep_forward(event, self._memory)
 
     def _keep_outputs(self, event: _core.ModuleEvent) -> None:
         if self.steps:
@@ -289,8 +289,7 @@ class Box:
     def _keep_loss(self, loss: Any) -> None:
         step = self._begin()
         on_spike = self.judge.on_spike
-        is_number = loss.numel() == 1 and (loss.device.type == "cpu" or on_spike)
-        value = float(loss.detach()) if is_number else None
+        value = loss.item() if loss.numel() == 1 and (loss.is_cpu or on_spike) else None
         step.losses.append((digests([loss])[0], value))
         if on_spike and value is not None:
             self.judge.see_loss(value, step.number)
@@ -300,12 +299,9 @@ class Box:
         self._know(optimizer)
         index = next(i for i, one in enumerate(self._optimizers()) if one is optimizer)
         step.updates.append({"optimizer": index, "numbers": state.numbers(optimizer)})
-        names, gradients = [], []
-        for i, parameter in enumerate(held(optimizer)):
-            if (gradient := parameter.grad) is not None:
-                names.append(self.names.get(id(parameter)) or f"#{i}")
-                gradients.append(gradient)
-        self._keep_gradients(step, names, gradients)
+        parameters = list(held(optimizer))
+        names = [self.names.get(id(p)) or f"#{i}" for i, p in enumerate(parameters)]
+        self._keep_gradients(step, names, [p.grad for p in parameters])
         self._write_fault()
 
     def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:

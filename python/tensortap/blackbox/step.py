@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tensortap import _core
@@ -41,15 +42,16 @@ class Step:
         self.updates: list[dict[str, Any]] = []
 
     def memories(self) -> list[Memory]:
-        """Return the memory of its batches and inputs."""
-        return [one.kept.memory for one in self.batches] + [one.memory for one in self.inputs]
+        """Return the memory of its batches and inputs, where there is any."""
+        kept = [one.kept for one in self.batches] + self.inputs
+        return [one.memory for one in kept if one.memory.size]
 
     def keep_batch(self, batch: Batch) -> None:
         """Keep a batch that was drawn."""
         self.batches.append(batch)
         self.size += batch.kept.memory.used
 
-    def keep_forward(self, event: _core.ModuleEvent, memory: Memory) -> None:
+    def keep_forward(self, event: _core.ModuleEvent, memory: Callable[[], Memory]) -> None:
         """Keep the inputs of a forward that are not in a batch, and what else it depends on."""
         import torch
 
@@ -67,8 +69,9 @@ class Step:
             inputs.append((name, digest, same))
             if same is None:
                 unknown[name] = tensor
-        self.inputs.append(Kept(unknown, memory))
-        self.size += memory.used + GENERATORS
+        kept = Kept(unknown, memory() if unknown else Memory())
+        self.inputs.append(kept)
+        self.size += kept.memory.used + GENERATORS
         self.forwards.append(
             {
                 "model": event.name,
