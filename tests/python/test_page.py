@@ -149,7 +149,8 @@ def test_rows_of_the_tree_show_the_step_where_they_are_in_sight(bad: Opened, fol
         assert shown == pytest.approx(max(values[step] for values in alike), rel=1e-2)
     assert bad.tab.pdf().startswith(b"%PDF")  # on paper all rows are in sight
     texts = bad.tab.locator("#tree li:has(button) .n:last-child").all_text_contents()
-    assert texts and all(texts)
+    assert texts
+    assert all(texts)
 
 
 def test_two_runs_show_where_they_diverge(chromium: Any, folder: Path) -> None:
