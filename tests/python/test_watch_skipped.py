@@ -80,3 +80,20 @@ def test_a_scaler_that_comes_late_is_noticed_by_the_step_it_skips(tmp_path: Path
 
     run = record(tmp_path, model, train)
     assert [p.skipped for p in run.at("gradient/0.weight")] == [False] * 3 + [True] * 2
+
+
+def test_a_parameter_that_no_optimizer_has_is_not_said_to_be_skipped(tmp_path: Path) -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)  # of 2 layers
+
+    def train(_: object) -> None:
+        for i in range(12):
+            model(batch(i) * (torch.nan if i > 1 else 1.0)).sum().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    run = record(tmp_path, model, train)
+    for site in ("gradient/0.weight", "gradient/2.weight"):
+        assert not any(p.skipped for p in run.at(site)), site
+    assert run.at("gradient/2.weight")

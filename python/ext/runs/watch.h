@@ -147,9 +147,9 @@ PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index);
 PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
 
 /* Gradients that are seen while they are computed. */
-/* Has a step been skipped since gradients were noted?  Then they are recorded so. */
+/* Has a step been skipped, or done without some parameters, since gradients were noted? */
 bool runs_watch_was_skipped(runs_watch *self);
-void runs_watch_write_noted(runs_watch *self);
+void runs_watch_write_noted(runs_watch *self, bool is_skipped);
 void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag);
 
 /* What the rules of health need besides: of a parameter that is about to be updated (gradient may be

@@ -156,9 +156,10 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
         return;
     bool is_over = recorder->is_step_over;
     if (runs_watch_was_skipped(self)) {
+        bool is_skipped = !is_over; /* else nobody's optimizer has them */
         is_over = is_over || self->noted_count > 0;
-        runs_watch_write_noted(self);
-        if (!self->notes)
+        runs_watch_write_noted(self, is_skipped);
+        if (is_skipped && !self->notes)
             runs_watch_notify(self, self->on_skip); /* from now on we look at once */
     }
     recorder->is_step_over = false;

@@ -104,7 +104,7 @@ bool runs_watch_was_skipped(runs_watch *self)
     return false;
 }
 
-void runs_watch_write_noted(runs_watch *self)
+void runs_watch_write_noted(runs_watch *self, bool is_skipped)
 {
     for (Py_ssize_t i = 0; i < self->parameters.count && self->has_fresh; i++) {
         runs_watch_parameter *parameter = runs_watch_parameter_at(self, i);
@@ -115,19 +115,19 @@ void runs_watch_write_noted(runs_watch *self)
         self->noted_count--;
         runs_watch_tag tag = { .site = parameter->gradient_site,
                                .phase = TT_PHASE_TRAIN,
-                               .is_skipped = true };
+                               .is_skipped = is_skipped };
         runs_watch_record_stats(self, &parameter->noted, NULL, NULL, 0, &tag, -1, 0);
     }
     self->noted_count = 0;
     self->has_fresh = false;
 }
 
-/* The caller ends the step by hand: what no optimizer took was skipped. */
+/* The caller ends the step by hand: what no optimizer took was skipped, unless all have stepped. */
 PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
     if (calls_traced_drain(((runs_watch *)self)->state, true) < 0)
         return NULL;
-    runs_watch_write_noted((runs_watch *)self);
+    runs_watch_write_noted((runs_watch *)self, !((runs_watch *)self)->recorder->is_step_over);
     Py_RETURN_NONE;
 }
 
