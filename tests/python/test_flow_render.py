@@ -73,6 +73,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_keeps_the_nodes(tmp_pat
     [
         (ModuleNotFoundError("no such module"), "pip install pygraphviz"),
         (ImportError("libgobject-2.0.so.0: cannot open"), "apt-get install libglib2.0-0"),
+        (ImportError("libXrender.so.1: cannot open"), "apt-get install .*libxrender1"),
     ],
 )
 def test_without_graphviz_the_dot_file_is_written_and_the_message_says_so(

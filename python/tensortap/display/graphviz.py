@@ -23,8 +23,8 @@ def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) ->
         import pygraphviz
     except ModuleNotFoundError as why:
         raise GraphvizError(f"pygraphviz is missing ({why}); `pip install pygraphviz`") from why
-    except ImportError as why:  # its wheels take GLib from the system
-        remedy = "`apt-get install libglib2.0-0` or your system's package of it"
+    except ImportError as why:  # its wheels take these from the system
+        remedy = "`apt-get install libglib2.0-0 libxext6 libxrender1`, or your system's packages"
         raise GraphvizError(f"pygraphviz cannot be loaded ({why}); {remedy}") from why
     try:
         with _graphviz_lock:
