@@ -169,14 +169,19 @@ static inline bool tensor_is_dense_on_cpu(const tensor_torch *torch, PyObject *o
     return torch->layout_number(tensor, &layout) == 0 && layout == 0 &&
            torch->device_number(tensor, &device) == 0 && device == 0;
 }
+/* In elements; -1: there is none. */
+static inline int64_t tensor_torch_storage_offset(const tensor_torch *torch, PyObject *obj)
+{
+    int64_t offset = 0;
+    return torch->storage_offset((const char *)obj + torch->tensor_at, &offset) == 0 ? offset : -1;
+}
 /* Does the storage hold these bytes from the tensor's first element on?  It may have been
  * shrunk: untyped_storage().resize_(n). */
 static inline bool tensor_torch_storage_holds(const tensor_torch *torch, PyObject *obj, int64_t bytes,
                                               int64_t item)
 {
-    const void *tensor = (const char *)obj + torch->tensor_at;
-    int64_t size = 0, offset = 0;
-    return torch->storage_size(tensor, &size) == 0 && torch->storage_offset(tensor, &offset) == 0 &&
+    int64_t size = 0, offset = tensor_torch_storage_offset(torch, obj);
+    return offset >= 0 && torch->storage_size((const char *)obj + torch->tensor_at, &size) == 0 &&
            offset * item + bytes <= size;
 }
 

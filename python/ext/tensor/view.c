@@ -93,13 +93,14 @@ static int64_t ask_number(PyObject *obj, const char *method)
 }
 
 /* Torch gives "NULL plus the offset" for a view of a storage that was freed, and for
- * wrappers whose values are elsewhere (DTensor).  No memory of ours is so low, but on a
- * machine where some is, the offset tells. */
-static bool has_no_memory(PyObject *obj, const tt_tensor *t)
+ * wrappers whose values are elsewhere (DTensor).  Most memory is not so low; for a Python that is not
+ * position-independent, such as Debian's, all small tensors are, and the offset tells. */
+static bool has_no_memory(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
 {
     if (!tensor_address_is_low(t->data) || t->count == 0)
         return false;
-    int64_t offset = ask_number(obj, "storage_offset");
+    int64_t offset = tensor_symbols_can_tell(torch, obj) ? tensor_torch_storage_offset(torch, obj)
+                                                         : ask_number(obj, "storage_offset");
     return offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype);
 }
 
@@ -133,7 +134,7 @@ static tensor_view_result open_strided(tensor_torch *torch, PyObject *obj, tenso
             why = from_dltensor(&dl, out);
         PyErr_Clear();
     }
-    if (why == VIEW_OK && has_no_memory(obj, &out->tensor)) {
+    if (why == VIEW_OK && has_no_memory(torch, obj, &out->tensor)) {
         tensor_view_close(out);
         why = VIEW_LAYOUT;
     }
@@ -241,9 +242,9 @@ static bool open_quick(tensor_torch *torch, PyObject *obj, tensor_view *out)
         return false;
     }
     enum { DL_INT = 0, DL_FLOAT = 2, DL_BFLOAT = 4 }; /* types of which nothing else has to be asked */
-    bool is_usual = (dl.code == DL_FLOAT || (dl.code == DL_INT && dl.bits > 8) || dl.code == DL_BFLOAT) &&
-                    !tensor_address_is_low(dl.data);
-    return is_usual && from_dltensor(&dl, out) == VIEW_OK && is_held(torch, obj, &out->tensor);
+    bool is_usual = dl.code == DL_FLOAT || (dl.code == DL_INT && dl.bits > 8) || dl.code == DL_BFLOAT;
+    return is_usual && from_dltensor(&dl, out) == VIEW_OK && !has_no_memory(torch, obj, &out->tensor) &&
+           is_held(torch, obj, &out->tensor);
 }
 
 static tensor_view_result open_other(PyObject *obj, tensor_view *out)
