@@ -68,9 +68,9 @@ tt_status tt_buf_reserve(tt_buf *buf, size_t more)
 
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n)
 {
-    tt_status st = tt_buf_reserve(buf, n);
-    if (st < 0)
-        return st;
+    bool fits = buf->st >= 0 && n < buf->cap - buf->len; /* and a NUL: the usual case, without a call */
+    if (!fits && tt_buf_reserve(buf, n) < 0)
+        return buf->st;
     if (n > 0)
         memcpy(buf->data + buf->len, bytes, n);
     buf->len += n;
