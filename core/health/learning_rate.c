@@ -9,13 +9,16 @@ TT_RULE(learning_rate, "learning-rate", ERROR, /* looks at */ "learning_rate",
         "step",
         /* hides */ "weights-unchanged,loss-stuck,update-ratio")
 
-enum { ENOUGH = 5 /* steps from the first on */ };
+enum {
+    ENOUGH = 5, /* steps from the first on */
+    LATER = 8,  /* the latest: a schedule that ends on 0 is followed by fewer */
+};
 
 static void find(tt_case *c)
 {
     TT_EACH(c, course, RATE) {
         bool is_always = course->zero_run == course->points && course->points >= ENOUGH;
-        if (!is_always && course->zero_run < TT_COURSE_WARM)
+        if (!is_always && course->zero_run < LATER)
             continue;
         long long steps = course->zero_run;
         int64_t since = is_always ? course->first_step : course->last_step - course->zero_run + 1;

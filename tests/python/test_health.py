@@ -271,6 +271,16 @@ def test_a_run_that_is_written_can_be_asked(tmp_path: Path) -> None:
         assert [one.rule for one in tt.health(run)] == ["learning-rate"]
 
 
+@pytest.mark.parametrize(("zeros", "found"), [(7, []), (8, ["learning-rate"])])
+def test_a_schedule_may_end_on_zero_and_train_a_few_steps_more(
+    tmp_path: Path, zeros: int, found: list[str]
+) -> None:
+    def points(step: int) -> dict[str, object]:
+        return {**healthy(step), "learning_rate": float(step < STEPS - zeros)}
+
+    assert rules(make(tmp_path / "run", points)) == found
+
+
 def test_a_run_in_two_sessions_is_one(tmp_path: Path) -> None:
     for _ in range(2):
         with tt.record(tmp_path / "run", resume=True) as run:
