@@ -26,8 +26,9 @@ export function showAbout() {
     rows.push(
         ["ranks", [...new Set(run.ranks)].join(", ")],
         ["size", `${bytesText(run.bytes)}, ${count(run.points)} points`]);
-    if (run.cost !== undefined && Number.isFinite(Number(run.cost)))
-      rows.push(["cost of watching", `${(100 * Number(run.cost)).toFixed(2)} % of the time`]);
+    const cost = 100 * Number(run.cost);
+    if (Number.isFinite(cost))
+      rows.push(["cost of watching", `${cost < 0.1 ? "less than 0.1" : cost.toFixed(1)} % of the time`]);
     byId("about").append(el(
         "div", {className: "scrollx"},
         el("table", {className: "plain"},

@@ -231,7 +231,8 @@ class Watcher:
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
-            print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
+            part = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+            print(f"tensortap: watching took {part} of the time", file=sys.stderr)
             if is_by_forwards:
                 print(f"tensortap: {NO_OPTIMIZER}", file=sys.stderr)
 
