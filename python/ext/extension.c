@@ -37,79 +37,51 @@ static PyMethodDef functions[] = {
       "attention($module, q, k, /, *, scale=None, is_causal=False, mask=None, "
       "release_gil=False)\n--\n\n" SUMMARY_DOC_ATTENTION },
     { "tensor_line", FAST(summary_tensor_line),
-      "tensor_line($module, t, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Write one line about a tensor; return None for anything else." },
-    { "tree_text", FAST(summary_tree_text),
-      "tree_text($module, rows, /, *, color=False, ascii=False, columns=0)\n--\n\n"
-      "Draw a tree of (depth, label, text)." },
+    { "tree_text", FAST(summary_tree_text), "Draw a tree of (depth, label, text)." },
     { "watch_lines", (PyCFunction)(void (*)(void))lines_watch, METH_VARARGS | METH_KEYWORDS,
-      "watch_lines($module, change=None, *, before=None, enter=None, leave=None, line=None, select=None, "
-      "files=None, codes=None, names=None, threads='later', arrays=False, "
-      "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
     { "find_tensors", FAST(binding_find_tensors),
-      "find_tensors($module, value, name, /)\n--\n\n"
       "List (name, tensor) of each tensor in tuples, lists, dicts and dataclasses; index, key or field\n"
       "is appended to the name." },
     { "all_tensors", binding_all_tensors, METH_O,
-      "all_tensors($module, value, /)\n--\n\n"
       "List the tensors that a value reaches, each once, those in objects and sets too." },
     { "map_tensors", FAST(binding_map_tensors),
-      "map_tensors($module, function, value, /)\n--\n\n"
       "Return the same containers with function(tensor) in place of each tensor." },
     { "children", FAST(binding_children),
-      "children($module, value, /, *, sets=False, objects=False, modules=False, limit=...)\n--\n\n"
       "List (key, value) of what a container or dataclass holds; None for anything else." },
     { "copy_tensor", FAST(binding_copy_tensor),
-      "copy_tensor($module, tensor, /, *, make, cache=None, fresh=False)\n--\n\n"
       "Copy a tensor as it is now; make(tensor) copies what is not a plain tensor on the CPU.\n"
       "cache: a dict; a copy that somebody still holds is returned again, unless fresh." },
     { "copy_into", FAST(binding_copy_into),
-      "copy_into($module, buffer, tensors, offsets, /)\n--\n\n"
       "Copy the elements of each tensor to its offset in a buffer; list the indices of those that\n"
       "cannot be read here." },
     { "track_key", FAST(track_key),
-      "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
-    { "_stats_from", FAST(summary_stats_from),
-      "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
-      "Put a Stats together from its parts." },
+    { "_stats_from", FAST(summary_stats_from), "Put a Stats together from its parts." },
     { "_stats_here", FAST(summary_stats_here),
-      "_stats_here($module, tensor, /)\n--\n\n"
       "Compute the statistics of a tensor in the CPU's memory." },
     { "_histogram_of", FAST(summary_histogram_of),
-      "_histogram_of($module, counts, /)\n--\n\n"
       "Put a Histogram together from pairs of a value and a number of elements like it." },
     { "_announce", FAST(calls_announce),
-      "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
     { "_set_traced_call", FAST(calls_set_traced_call),
-      "_set_traced_call($module, function, listen, make_slots, make_forward, put_tensor, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
     { "_begin_compiling", FAST(calls_begin_compiling),
-      "_begin_compiling($module, /)\n--\n\n"
       "Prepare watched modules, from now on, to be traced by torch.compile." },
     { "_place", FAST(calls_place_number),
-      "_place($module, kind, path, is_first, is_last, /)\n--\n\n"
       "Return the slot of a tensor that a module returns or gets; -1: there are too many." },
     { "_probe_register", FAST(probe_register),
-      "_probe_register($module, /)\n--\n\n"
       "Register tensortap::probe_v1 through torch's C interface; False if it has none." },
     { "_probe_on_device", FAST(probe_run_on_device),
-      "_probe_on_device($module, slots, call, slot, dtype, shape, start, /)\n--\n\n"
       "Run tensortap::probe_v1 on another device's tensor: start(wants_histogram) returns a number for\n"
       "the log.  True: more than these is asked for, and nothing was done." },
-    { "_probe", FAST(probe_run),
-      "_probe($module, x, slots, call, slot, /)\n--\n\n"
-      "Run tensortap::probe_v1 on CPU tensors." },
+    { "_probe", FAST(probe_run), "Run tensortap::probe_v1 on CPU tensors." },
     { "_escape", summary_escape, METH_O,
-      "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },
     { "_hidden", FAST(calls_hidden),
-      "_hidden($module, function, traced, call, /)\n--\n\n"
       "Make an object that calls function; torch.compile traces call, which reads .traced." },
     { "_reduce_module", calls_reduce_module, METH_O,
-      "_reduce_module($module, model, /)\n--\n\n"
       "Reduce a watched module to what an unwatched one is pickled as." },
     { "spy_save", FAST(spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
@@ -128,17 +100,11 @@ static PyMethodDef functions[] = {
       "    >>> torch.load(\"debug/manual.q.call0.pt\")\n"
       "    tensor([1., 1.])" },
     { "_digests", FAST(summary_digests),
-      "_digests($module, tensors, limit, /)\n--\n\n"
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
-    { "_operators_dot", FAST(operators_dot),
-      "_operators_dot($module, nodes, edges, /)\n--\n\n"
-      "Return the DOT text of a chart of operators." },
-    { "_count_up", FAST(spy_count_up),
-      "_count_up($module, counts, key, /)\n--\n\n"
-      "Return a count of a dict, and add one to it." },
+    { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
+    { "_count_up", FAST(spy_count_up), "Return a count of a dict, and add one to it." },
     { "_read_keep", runs_read_keep, METH_O,
-      "_read_keep($module, keep, /)\n--\n\n"
       "Return the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },
 };

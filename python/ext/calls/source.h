@@ -159,14 +159,12 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
 PyObject *calls_consumer_add(PyObject *self, PyObject *args);
 PyObject *calls_consumer_remove(PyObject *self, PyObject *args);
 PyObject *calls_consumer_unseen(PyObject *self, PyObject *none);
-#define CALLS_CONSUMER_METHODS                                                                 \
-    { "add", calls_consumer_add, METH_VARARGS,                                                 \
-      "add($self, module, name, /)\n--\n\nObserve the calls of a module under this name." },   \
-        { "remove", calls_consumer_remove, METH_VARARGS,                                       \
-          "remove($self, module=None, /)\n--\n\nStop observing a module, or all of them." },   \
-    {                                                                                          \
-        "unseen", calls_consumer_unseen, METH_NOARGS,                                          \
-            "unseen($self, /)\n--\n\nReturn the names of modules whose calls were never seen." \
+#define CALLS_CONSUMER_METHODS                                                                         \
+    { "add", calls_consumer_add, METH_VARARGS, "Observe the calls of a module under this name." },     \
+        { "remove", calls_consumer_remove, METH_VARARGS, "Stop observing a module, or all of them." }, \
+    {                                                                                                  \
+        "unseen", calls_consumer_unseen, METH_NOARGS,                                                  \
+            "Return the names of modules whose calls were never seen."                                 \
     }
 void calls_consumer_clear(calls_consumer *self); /* forgets its links; modules keep none of them */
 

@@ -157,24 +157,21 @@ static PyGetSetDef getters[] = {
 
 static PyMethodDef methods[] = {
     { "set", (PyCFunction)(void (*)(void))flow_set, METH_VARARGS | METH_KEYWORDS,
-      "set($self, *, max_nodes, max_vector, max_matrix, max_slices, returns, arrays, root)\n--\n\n"
       "Set all options; what is captured stays." },
     { "on", flow_on, METH_NOARGS, "Begin to capture." },
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
     { "copy", flow_copy, METH_NOARGS, "Return another one, off, with the nodes of this moment." },
-    { "clear", flow_clear, METH_VARARGS,
-      "clear($self, copy=None, /)\n--\n\nForget all nodes, or those that are in a copy." },
+    { "clear", flow_clear, METH_VARARGS, "Forget all nodes, or those that are in a copy." },
     { "places", flow_places, METH_NOARGS,
       "Return (name, code object, line, is_source, weak reference to self or None) of each node." },
     { "engine", flow_engine, METH_O,
-      "engine($self, looks, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
-      "nop2." },
+      "Name the engine of Graphviz that draws the chart well: dot or nop2." },
     { "dot", flow_dot, METH_VARARGS,
-      "dot($self, looks, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
-      "each node in points, all in its place, for the engine nop2.  A look is (code, label of the frame, "
-      "number of the node "
-      "that it is drawn as: its own, or an earlier one)." },
-    { "json", flow_json, METH_O, "json($self, looks, /)\n--\n\nWrite the chart as JSON." },
+      "Write the chart for Graphviz; with the (width, height) of each node in points, all in its place, "
+      "for the engine nop2.  A look is (code, label of the frame, number of the node that it is drawn "
+      "as: "
+      "its own, or an earlier one)." },
+    { "json", flow_json, METH_O, "Write the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
       "Return how many changes could not be read, and why the first could not; forget them." },
     { 0 },

@@ -258,13 +258,10 @@ static void log_dealloc(PyObject *obj)
 
 static PyMethodDef log_methods[] = {
     { "__torch_dispatch__", (PyCFunction)(void (*)(void))log_dispatch, METH_VARARGS | METH_KEYWORDS,
-      "__torch_dispatch__($self, func, types, args=(), kwargs=None)\n--\n\nRun an operator, and note "
-      "it." },
-    { "_ask", log_ask, METH_VARARGS,
-      "_ask($self, describe, classify, name_module, limit, /)\n--\n\nSet the functions that are asked." },
-    { "_release", log_release, METH_NOARGS,
-      "_release($self, /)\n--\n\nRelease modules and storages; rows stay." },
-    { "read", operators_log_read, METH_O, "read($self, index, /)\n--\n\nReturn one row as a tuple." },
+      "Run an operator, and note it." },
+    { "_ask", log_ask, METH_VARARGS, "Set the functions that are asked." },
+    { "_release", log_release, METH_NOARGS, "Release modules and storages; rows stay." },
+    { "read", operators_log_read, METH_O, "Return one row as a tuple." },
     { 0 },
 };
 

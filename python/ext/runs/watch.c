@@ -141,20 +141,16 @@ static PyObject *watch_wants(PyObject *self, PyObject *name)
 
 static PyMethodDef methods[] = {
     CALLS_CONSUMER_METHODS,
-    { "set_parameters", runs_watch_set_parameters, METH_O,
-      "set_parameters($self, list, /)\n--\n\nPrepare a list of (name, module, key)." },
+    { "set_parameters", runs_watch_set_parameters, METH_O, "Prepare a list of (name, module, key)." },
     { "read_parameters", runs_watch_read_parameters, METH_VARARGS,
-      "read_parameters($self, which, wants_norm, /)\n--\n\n"
       "Record parameters and gradients; return the norm of the gradients." },
     { "parameter_ids", runs_watch_parameter_ids, METH_NOARGS, "Return id() of each parameter; 0: gone." },
     { "parameter_hook", runs_watch_parameter_hook, METH_O,
-      "parameter_hook($self, index, /)\n--\n\nMake the post-accumulate hook of a parameter." },
+      "Make the post-accumulate hook of a parameter." },
     { "end_step", runs_watch_end_step, METH_NOARGS,
       "Record noted gradients as those of a skipped step." },
-    { "add_stats", watch_add_stats, METH_VARARGS,
-      "add_stats($self, tag, stats, cost, histogram, /)\n--\n\nRecord what on_device was asked for." },
-    { "wants", watch_wants, METH_O,
-      "wants($self, name, /)\n--\n\nReturn whether a site is recorded now." },
+    { "add_stats", watch_add_stats, METH_VARARGS, "Record what on_device was asked for." },
+    { "wants", watch_wants, METH_O, "Return whether a site is recorded now." },
     { 0 },
 };
 

@@ -204,12 +204,11 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS,
-      "add_module($self, module, name, is_root, targets, /)\n--\n\nListen to a "
+      "Listen to a "
       "module." },
     { "add_place", tracer_add_place, METH_VARARGS,
-      "add_place($self, code, module, self_name, self_slot, is_packed, is_hidden, targets, /)\n--\n\n"
       "Look at locals of a function when it runs with this module." },
-    { "start", tracer_start, METH_O, "start($self, is_training, /)\n--\n\nStart tracing." },
+    { "start", tracer_start, METH_O, "Start tracing." },
     { "stop", tracer_stop, METH_NOARGS, "Leave modules and threads as they were." },
     { "forget_lists", tracer_forget_lists, METH_NOARGS, "Ask for the lists of every name again." },
     { 0 },
