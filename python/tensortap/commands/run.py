@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib.util
 import itertools
 import os
 import resource
@@ -22,9 +21,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
+from tensortap.files.imports import ImportWaiter
+
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-#: Their functions are around each batch, and around the closure of a step.
-AROUND = (PACKAGE + "blackbox/loaders.py", PACKAGE + "runs/optimizers.py")
+#: Their functions are around each batch, around the closure of a step, and around an import.
+AROUND = tuple(
+    PACKAGE + name for name in ("blackbox/loaders.py", "runs/optimizers.py", "files/imports.py")
+)
 IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
@@ -273,33 +276,15 @@ def _is_compiled(module: Any) -> bool:
     return getattr(held, "inner", held) is not None
 
 
-class TorchWaiter:
-    """A finder that calls a function when torch has been imported; finds nothing itself.
+def wait_for_torch(then: Callable[[], None]) -> None:
+    """Call a function once torch has been imported."""
 
-    Not an importlib.abc.MetaPathFinder: importing that took a fifth of our start-up time.
-    """
+    def start(_: types.ModuleType) -> None:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not waiter]
+        then()
 
-    def __init__(self, then: Callable[[], None]) -> None:
-        """Keep the function."""
-        self.then = then
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Wrap the loader of `torch`, so that the function is called when torch is complete."""
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-        then = self.then
-
-        def exec_module(module: types.ModuleType) -> None:
-            execute(module)
-            then()
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    waiter: Any = ImportWaiter(("torch",), start)
+    sys.meta_path.insert(0, waiter)
 
 
 def clean(error: BaseException) -> types.TracebackType | None:
@@ -447,7 +432,7 @@ def supervise(watcher: Watcher, kind: str, rest: Sequence[str]) -> None:
     if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:
-        sys.meta_path.insert(0, TorchWaiter(watcher.start))
+        wait_for_torch(watcher.start)
     atexit.register(watcher.finish)  # a safety net; finish() runs only once
     try:
         execute(kind, rest)

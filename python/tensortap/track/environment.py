@@ -13,20 +13,21 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import atexit
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 import warnings
-from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
+
+from tensortap.files.imports import ImportWaiter
 
 Target = tuple[str, tuple[str, ...]]  # function, names
 Wanted = dict[str, list[Target]]
 
 #: set in the first process only: its children may well never import the module
 PARENT = "_TENSORTAP_TRACK_PARENT"
+
+_installed: list[Any] = []  # empty: not yet
 
 
 def parse(text: str) -> Wanted:
@@ -80,50 +81,17 @@ def decorate(module: ModuleType, targets: list[Target]) -> None:
 # ---- modules that are imported
 
 
-class _Loader(importlib.abc.Loader):
-    """The module's own loader, with the decorating after it."""
-
-    def __init__(self, inner: Any, finder: _Finder) -> None:
-        self._inner = inner
-        self._finder = finder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._inner.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._inner
-        module.__loader__ = self._inner
-        self._inner.exec_module(module)
-        self._finder.seen.add(module.__name__)
-        decorate(module, self._finder.wanted[module.__name__])
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the wanted modules as everybody else does, and wraps their loaders."""
+class _Modules:
+    """Decorates modules when they have been imported, and remembers which were."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.seen: set[str] = set()
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self.wanted:
-            return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self)
-                return spec
-        return None
+    def decorate(self, module: ModuleType) -> None:
+        """Decorate a module that is complete."""
+        self.seen.add(module.__name__)
+        decorate(module, self.wanted[module.__name__])
 
     def report_missed(self) -> None:
         """Print at the end which modules were never imported."""
@@ -138,8 +106,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Program:
     """Follows the top level of the program until its functions are there."""
 
-    def __init__(self, finder: _Finder) -> None:
-        self._finder = finder
+    def __init__(self, modules: _Modules) -> None:
+        self._modules = modules
         self._left: list[Target] = []
 
     def start(self) -> None:
@@ -161,9 +129,9 @@ class _Program:
         spec = space.get("__spec__")
         stem = os.path.splitext(os.path.basename(frame.f_code.co_filename))[0]
         for name in ("__main__", stem, getattr(spec, "name", None)):
-            if name in self._finder.wanted and name not in self._finder.seen:
-                self._finder.seen.add(name)
-                self._left += self._finder.wanted[name]
+            if name in self._modules.wanted and name not in self._modules.seen:
+                self._modules.seen.add(name)
+                self._left += self._modules.wanted[name]
         return bool(self._left)
 
     def _look(self, frame: FrameType) -> bool:
@@ -217,18 +185,15 @@ def _program_frame() -> FrameType | None:
 
 def install() -> None:
     """Decorate what TENSORTAP_TRACK names, now or when it is there; twice is harmless."""
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        return
-    wanted = parse(os.environ.get("TENSORTAP_TRACK", ""))
+    wanted = {} if _installed else parse(os.environ.get("TENSORTAP_TRACK", ""))
     if not wanted:
         return
-    finder = _Finder(wanted)
-    sys.meta_path.insert(0, finder)
-    for name, targets in wanted.items():
-        module = sys.modules.get(name)
-        if module is not None and name != "__main__":
-            finder.seen.add(name)
-            decorate(module, targets)
+    modules = _Modules(wanted)
+    _installed.append(modules)
+    sys.meta_path.insert(0, ImportWaiter(wanted, modules.decorate))
+    for name in wanted:
+        if name in sys.modules and name != "__main__":
+            modules.decorate(sys.modules[name])
     if os.environ.setdefault(PARENT, str(os.getpid())) == str(os.getpid()):
-        atexit.register(finder.report_missed)
-    _Program(finder).start()
+        atexit.register(modules.report_missed)
+    _Program(modules).start()
