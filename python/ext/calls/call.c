@@ -18,10 +18,11 @@
 
 /* ---- the stack ----------------------------------------------------------- */
 
-/* Asked for once a call: in a shared library each access costs a function call. */
+/* Asked for once a call: in a shared library each access costs a function call.  Not inline: the
+ * compiler would rather look the address up again than keep it. */
 static _Thread_local calls_thread this_thread;
 
-calls_thread *calls_thread_here(void)
+__attribute__((noinline)) calls_thread *calls_thread_here(void)
 {
     return &this_thread;
 }

@@ -318,13 +318,15 @@ static void add_defaults(call_lines *lines, Py_ssize_t given, PyObject *kwargs)
     }
 }
 
-PyObject *track_call_begin(PyObject *self, PyObject *args)
+PyObject *track_call_begin(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    PyObject *site, *given, *kwargs; /* borrowed: those of the wrapper, nobody else's */
+    PyObject *site; /* borrowed */
     long depth = track_log_depth();
-    if (!PyArg_ParseTuple(args, "O&O!O!:begin", check_site, &site, &PyTuple_Type, &given, &PyDict_Type,
-                          &kwargs))
+    if (nargs != 3 || !PyTuple_Check(args[1]) || !PyDict_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "begin() takes a site, a tuple and a dict");
+    if (!check_site(args[0], &site))
         return NULL;
+    PyObject *given = args[1], *kwargs = args[2]; /* borrowed: those of the wrapper, nobody else's */
     call_lines lines = lines_of(self, site, depth < DEPTH_MASK ? depth : DEPTH_MASK);
     Py_ssize_t named = PyTuple_GET_SIZE(field(&lines, SITE_NAMES)), count = PyTuple_GET_SIZE(given);
     track_put_str(&lines.text, field(&lines, SITE_HEAD));
@@ -351,16 +353,18 @@ PyObject *track_call_begin(PyObject *self, PyObject *args)
     return PyLong_FromLongLong(ticks() << DEPTH_BITS | lines.depth);
 }
 
-PyObject *track_call_end(PyObject *self, PyObject *args)
+PyObject *track_call_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    PyObject *site, *value, *seconds; /* borrowed */
-    long long token;
-    if (!PyArg_ParseTuple(args, "O&LOO:end", check_site, &site, &token, &value, &seconds))
+    PyObject *site; /* borrowed */
+    if (nargs != 4)
+        return PyErr_Format(PyExc_TypeError, "end() takes a site, a token, a value and seconds");
+    long long token = PyLong_AsLongLong(args[1]);
+    if ((token == -1 && PyErr_Occurred()) || !check_site(args[0], &site))
         return NULL;
     call_lines lines = lines_of(self, site, token);
     track_log_set_depth(lines.depth);
-    add_outputs(&lines, field(&lines, SITE_OUTPUT), value, TT_BRANCH_LAST);
-    return end_with_time(&lines, token, seconds);
+    add_outputs(&lines, field(&lines, SITE_OUTPUT), args[2], TT_BRANCH_LAST);
+    return end_with_time(&lines, token, args[3]);
 }
 
 PyObject *track_call_stop(PyObject *self, PyObject *args)

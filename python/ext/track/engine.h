@@ -109,8 +109,8 @@ void track_put_new(track_log *log, tt_buf *text, PyObject *name, long line, PyOb
 /* ---- calls ---------------------------------------------------------------- */
 
 /* Methods of TrackLog. */
-PyObject *track_call_begin(PyObject *self, PyObject *args);
-PyObject *track_call_end(PyObject *self, PyObject *args);
+PyObject *track_call_begin(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *track_call_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *track_call_stop(PyObject *self, PyObject *args);
 PyObject *track_call_yields(PyObject *self, PyObject *args);
 PyObject *track_call_stack(PyObject *self, PyObject *none);
