@@ -161,9 +161,14 @@ const char *tt_case_place(tt_case *c)
     size_t len = strlen(first->tail);
     for (size_t i = 1; i < c->suspect_count; i++)
         len = shared(first->tail, c->suspects[i]->tail, len);
+    bool is_near = true; /* all are of this very module: then its name says enough */
+    for (size_t i = 0; i < c->suspect_count && len > 0; i++) {
+        const char *rest = c->suspects[i]->tail + len;
+        is_near = is_near && strchr(rest + (*rest == '.'), '.') == NULL;
+    }
     char text[SENTENCE_MOST / 2];
     size_t at = 0;
-    if (len > 0) {
+    if (len > 0 && (is_near || c->suspect_count > LISTED)) {
         (void)snprintf(text, sizeof text, "%.*s (%zu %s)", (int)(len < 200 ? len : 200), first->tail,
                        c->suspect_count, unit);
         const char *kept = keep(c, text);
