@@ -1,4 +1,4 @@
-"""Files that other programs read: HDF5, and files that appear complete or not at all.
+"""Files of other programs: HDF5, files that appear complete or not at all, imported modules.
 
 SPDX-License-Identifier: Apache-2.0
 """
