@@ -321,7 +321,8 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
     *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
                                       .worst = { .step = -1, .a = NAN, .b = NAN } },
                             .kind = tt_order_kind(name),
-                            .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX };
+                            .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX,
+                            .is_bias = s->weight.points > 0 };
     st = compare_site(s, options, pair);
     if (st == TT_OK && pair->site.points > 0)
         st = tt_noise_expect(a, file_a, site_a, b, file_b, site_b, pair);

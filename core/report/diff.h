@@ -32,6 +32,7 @@ typedef struct tt_diff_pair {
     double base;   /* rounding of one tensor; see noise.c ... */
     double coarse; /* ... the part of it that comes from a type of less than 32 bits */
     int64_t elements;
+    bool is_bias; /* judged on the scale of a weight */
 } tt_diff_pair;
 
 /* Finds the weight on whose scale a bias is judged, and by how much to multiply its root mean square.

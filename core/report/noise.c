@@ -27,7 +27,8 @@
  * Averages pass deviations on to averages, and extremes, which are ten times as rough, to
  * extremes; and from kind to kind only as the numbers themselves flow.  From forward to gradient
  * as within a kind; from gradient to parameter 16 times, because optimizers such as Adam make a
- * whole step of a gradient near zero, whatever its sign; from parameter to forward once.  An
+ * whole step of a gradient near zero, whatever its sign; to a bias, whose gradient may be nothing but
+ * rounding, as much as the limit allows; from parameter to forward once.  An
  * average over fewer elements is rougher, by the root of the ratio, at most 8; a parameter of
  * few elements changes a large average by that much less.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -185,6 +186,8 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
     stream own = stream_of(pair->kind);
     double passed_on =
         fmax(PASSED_ON * h->most[own][kind][i], fed[own].times * h->most[fed[own].from][kind][i]);
+    if (own == PARAMETERS && pair->is_bias && h->most[BACKWARD][kind][i] > 0)
+        passed_on = INFINITY;
     return fmin(fmax(pair->base, passed_on), h->coarsest * MOST * steps);
 }
 

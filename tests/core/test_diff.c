@@ -174,6 +174,33 @@ static void a_gradient_whose_terms_cancel_is_judged_by_the_weights(void **state)
     }
 }
 
+/* Adam makes whole steps of rounding: the bias may deviate by 64 * 2 * 4.8e-7 after one.  Not by more,
+ * not without a step, and not a weight. */
+static void a_bias_is_moved_by_the_rounding_of_its_gradient(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t step;
+        double off;
+        tt_verdict verdict;
+    } cases[] = { { "parameter/qkv.bias", 1, 5e-5, TT_DIFF_NOISE },
+                  { "parameter/qkv.bias", 1, 1e-4, TT_DIFF_DIFFERS },
+                  { "parameter/qkv.bias", 0, 5e-5, TT_DIFF_DIFFERS },
+                  { "parameter/qkv.weight", 1, 5e-5, TT_DIFF_DIFFERS } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "parameter/qkv.weight", 0, TT_F32, 1);
+            put(&m, which, "gradient/qkv.bias", 0, TT_F32, 1 + which * 2e-7);
+            put(&m, which, cases[i].name, cases[i].step, TT_F32, 1 + which * cases[i].off);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(diff->verdict, cases[i].verdict);
+        end(&m, diff);
+    }
+}
+
 static void what_follows_a_bfloat16_tensor_is_as_rough(void **state)
 {
     (void)state;
@@ -346,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_fault_stands_out_of_growing_noise),
         cmocka_unit_test(noise_may_grow_but_not_without_end),
         cmocka_unit_test(a_gradient_whose_terms_cancel_is_judged_by_the_weights),
+        cmocka_unit_test(a_bias_is_moved_by_the_rounding_of_its_gradient),
         cmocka_unit_test(what_follows_a_bfloat16_tensor_is_as_rough),
         cmocka_unit_test(an_extreme_is_judged_by_its_own_size),
         cmocka_unit_test(integers_have_no_noise),
