@@ -76,7 +76,8 @@ static PyMethodDef functions[] = {
     { "_probe_on_device", FAST(probe_run_on_device),
       "Run tensortap::probe_v1 on another device's tensor: start(wants_histogram) returns a number for\n"
       "the log.  True: more than these is asked for, and nothing was done." },
-    { "_probe", FAST(probe_run), "Run tensortap::probe_v1 on CPU tensors." },
+    { "_probe_v1", FAST(probe_run),
+      "Run tensortap::probe_v1, or with a call before the slot probe_gradient_v1, on CPU tensors." },
     { "_escape", summary_escape, METH_O,
       "Escape what a terminal would obey: control characters and those that reorder text." },
     { "_hidden", FAST(calls_hidden),

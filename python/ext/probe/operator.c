@@ -19,7 +19,10 @@
 
 #define MAGIC UINT64_C(0x7470726f62653031)
 
-enum { TIMED = 16 /* one probe in so many, as RECORDER_SAMPLES of runs */ };
+enum {
+    TIMED = 16,      /* one probe in so many, as RECORDER_SAMPLES of runs */
+    SMALL = 1 << 15, /* elements: their statistics take less than handing the GIL over may */
+};
 
 static const probe_listener *_Atomic listener; /* set once */
 static _Thread_local int eager_depth;          /* eager calls around what runs now */
@@ -389,18 +392,24 @@ BINDING_FUNCTION(probe_run)
     binding_state *state = binding_state_of(module);
     tensor_view x, view;
     uint64_t call;
-    if (binding_read_arguments("_probe", 4, NULL, args, nargs, kwnames) < 0)
+    if (nargs != 3 && binding_read_arguments("_probe_v1", 4, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    long long slot = PyLong_AsLongLong(args[3]);
-    if (PyErr_Occurred() || binding_open_view(state, args[0], &x) < 0)
+    long long slot = PyLong_AsLongLong(args[nargs - 1]);
+    if (PyErr_Occurred())
         return NULL;
-    probe_slots *slots = read_slots(state, args[1], args[2], slot, &view, &call);
-    if (slots != NULL) {
+    probe_slots *slots = read_slots(state, args[1], nargs == 4 ? args[2] : Py_None, slot, &view, &call);
+    if (slots == NULL)
+        return NULL;
+    if (tensor_view_open(&state->torch, args[0], &x) == VIEW_OK) { /* else as the kernel: not seen */
+        PyThreadState *released = x.tensor.count > SMALL ? PyEval_SaveThread() : NULL;
         run(&x.tensor, slots, call, (int32_t)slot);
-        tensor_view_close(&view);
+        if (released != NULL)
+            PyEval_RestoreThread(released);
+        tensor_view_close(&x);
     }
-    tensor_view_close(&x);
-    return slots != NULL ? Py_NewRef(Py_None) : NULL;
+    PyErr_Clear();
+    tensor_view_close(&view);
+    Py_RETURN_NONE;
 }
 
 BINDING_FUNCTION(probe_run_on_device)

@@ -55,8 +55,8 @@ void probe_slots_init(probe_slots *slots, uint64_t module);
 /* _probe_register() -> bool: registers the operator with torch's C interface; False: this
  * torch has none. */
 BINDING_FUNCTION(probe_register);
-/* _probe(x, slots, call, slot): the operators for CPU tensors, for torch.library; call: None in
- * forward. */
+/* _probe_v1(x, slots, slot), _probe_v1(x, slots, call, slot): the operators for CPU tensors, for
+ * torch.library, and for code of Inductor's, which calls this rather than torch's dispatcher. */
 BINDING_FUNCTION(probe_run);
 /* _probe_on_device(slots, call, slot, dtype, shape, start) -> bool: the operators for tensors of other
  * devices.  start(wants_histogram) starts their summaries and returns a number, which goes to the log.

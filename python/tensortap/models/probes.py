@@ -27,6 +27,8 @@ SCHEMAS = {
     "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
 }
 
+IS_FORCED = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"  # CPU tensors as those of a device
+
 _libraries: list[Any] = []  # torch forgets what it was told when they go
 
 
@@ -37,12 +39,11 @@ def _define() -> None:
     import torch
 
     make: Any = torch.library.Library
-    is_forced = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"
-    if is_forced or not _core._probe_register():  # a torch without the C interface
+    if IS_FORCED or not _core._probe_register():  # a torch without the C interface
         library = make("tensortap", "DEF")
         for name, schema in SCHEMAS.items():
             library.define(name + schema)
-            library.impl(name, _run_on_device if is_forced else _run_here, "CPU")
+            library.impl(name, _run_on_device if IS_FORCED else _core._probe_v1, "CPU")
         _libraries.append(library)
     library = make("tensortap", "IMPL")
     _libraries.append(library)
@@ -62,6 +63,7 @@ def _check(x: Any, slots: Any, *_: object) -> None:
     from torch._guards import TracingContext
     from torch._subclasses import FakeTensor
 
+    _call_directly()
     if isinstance(x, FakeTensor) and TracingContext.try_get() is None:
         raise RuntimeError(
             "tensortap::probe_v1: x is a fake tensor, which has no values, and nothing is compiled "
@@ -74,9 +76,33 @@ def _check(x: Any, slots: Any, *_: object) -> None:
         )
 
 
-def _run_here(x: Any, slots: Any, *rest: Any) -> None:
-    """Run an operator for a CPU tensor: `rest` is the slot, or the call and the slot."""
-    _core._probe(x, slots, rest[-2] if len(rest) > 1 else None, rest[-1])
+def _call_directly() -> None:
+    """Have Inductor write calls of our C function, where it has a table for that.
+
+    Its own calls go through torch's dispatcher, which takes longer than the statistics of a small
+    tensor.  The table is there from torch 2.12 on, once Inductor has been imported.
+    """
+    module = sys.modules.get("torch._inductor.codegen.custom_extern_kernel_codegen")
+    table = getattr(module, "CUSTOM_EXTERN_KERNEL_CODEGEN", None)
+    if table is not None and not IS_FORCED:
+        for name in SCHEMAS:
+            table.setdefault(
+                f"torch.ops.tensortap.{name}.default",
+                module.CustomCodegen(python=_write_call),  # type: ignore[union-attr]
+            )
+
+
+def _write_call(node: Any, writeline: Any) -> None:
+    """Write the call of an operator into Inductor's code."""
+    from torch._inductor.virtualized import V
+
+    name = node.python_kernel_name
+    if all(tensor.get_device().type == "cpu" for tensor in node.inputs):
+        V.graph.wrapper_code.add_import_once(
+            "from tensortap._core import _probe_v1 as tensortap_probe"
+        )
+        name = "tensortap_probe"
+    writeline(f"{name}({', '.join([*node.codegen_args(), *node.codegen_kwargs()])})")
 
 
 def _run_on_device(x: Any, slots: Any, *rest: Any) -> None:
@@ -91,7 +117,7 @@ def _run_on_device(x: Any, slots: Any, *rest: Any) -> None:
     start = functools.partial(statistics.start, x)
     call = rest[-2] if len(rest) > 1 else None
     if _core._probe_on_device(slots, call, rest[-1], dtype, tuple(x.shape), start):
-        _run_here(x.cpu(), slots, *rest)
+        _core._probe_v1(x.cpu(), slots, *rest)
 
 
 def _hook(x: Any, slots: Any, call: Any, slot: int) -> None:
