@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import UserDict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def test_an_exception_comes_again(tmp_path: Path) -> None:
     assert replay.result["cause"] == "exception"
 
 
-@pytest.mark.parametrize("how", ["raise", "stop"])
+@pytest.mark.parametrize("how", ["raise", "stop", "own error", "break"])
 def test_a_run_that_ends_itself_at_the_fault_is_replayed(how: str, tmp_path: Path) -> None:
     def loop(run: Any) -> None:
         torch.manual_seed(0)
@@ -255,13 +256,18 @@ def test_a_run_that_ends_itself_at_the_fault_is_replayed(how: str, tmp_path: Pat
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
         for i in range(99):
             x = run.batch(torch.full((2, 4), torch.nan) if i > 5 else torch.randn(2, 4))
-            net(x).square().sum().backward()
+            loss = net(x).square().sum()
+            if how == "break" and loss.isnan():
+                break
+            if how == "own error" and loss.isnan():
+                raise ValueError("the loss is NaN")
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 
     health = "stop" if how == "stop" else None
     with (
-        pytest.raises((tt.NonFiniteError, tt.UnhealthyError)),
+        suppress(tt.NonFiniteError, tt.UnhealthyError, ValueError),
         tt.record(tmp_path / "run", black_box=3, health=health) as run,
     ):
         loop(run)

@@ -219,21 +219,36 @@ class Replayer(Box):
         """Decide what became of the replay, if the program has ended by itself."""
         if self.result is not None:
             return
-        number = self._number()
-        expected = self.facts["text"].partition(":")[0]
-        if error is not None and number == self.target:
-            is_same = type(error).__name__ == expected
-            if self.facts["cause"] == "exception" or type(error).__name__ == "NonFiniteError":
-                self._end_at_target(error if is_same else None)
+        self._end_if_reproduced(error)
         if error is not None and isinstance(error, Exception):
             why = f"the program ended with {type(error).__name__}: {error}"[:300]
         else:
-            why = f"the program ended at step {number}, before step {self.target}"
+            why = f"the program ended at step {self._number()}, before step {self.target}"
         if not self.is_set:
             why += " (no step began: was the model trained in this process?)"
         self._end("unplayable", why)
 
+    def close(self) -> None:
+        """Decide what became of the replay, if the program closes its run in the failing step."""
+        if self.result is None:
+            self._end_if_reproduced(None)
+        super().close()
+
     # ---- the verdict
+
+    def _end_if_reproduced(self, error: BaseException | None) -> None:
+        """End the replay if the program has ended itself in the failing step, with its fault."""
+        if self._number() != self.target:
+            return
+        if self.facts["cause"] == "exception":
+            is_same = type(error).__name__ == self.facts["text"].partition(":")[0]
+            if error is not None:
+                self._end_at_target(error if is_same else None)
+        elif self._has_fault():
+            self._end_at_target()
+
+    def _has_fault(self) -> bool:
+        return any(one.step == self.target for one in self.faults)
 
     def _compare(self) -> tuple[int, int]:
         """Compare all digests; return how many of the last step's are equal, and their number."""
@@ -261,7 +276,7 @@ class Replayer(Box):
             verdict = (
                 "bits" if error is not None and is_whole else "noise" if error else "transient"
             )
-        elif cause == "not finite" and not any(one.step == self.target for one in self.faults):
+        elif cause == "not finite" and not self._has_fault():
             verdict = "transient"
         elif is_whole:
             verdict = "bits"
