@@ -211,9 +211,9 @@ class Steps:
 
         Without any optimizer the program updates them itself, and nobody can know.
         """
-        known = set().union(*(plan.ids for plan in self.plans.values()))
-        if self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
+        if not self.watched or self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
             return
+        known = set().union(*(plan.ids for plan in self.plans.values()))
         if not known or any(one.untrained(known) for one in self.watched):
             known |= all_held()
         for one in self.watched if known else []:
