@@ -279,8 +279,10 @@ static void compare_nodes(maker *m)
     for (size_t i = m->count; i-- > 1;) { /* children first */
         node *n = &m->nodes[i];
         n->likeness = mix(mix(n->site >= 0, n->look), hash_text(n->class_name));
+        uint64_t below = 0; /* a sum: compiled code hands gradients over in any order */
         for (uint32_t c = n->first_child; c != 0; c = m->nodes[c].next)
-            n->likeness = mix(mix(n->likeness, hash_text(m->nodes[c].label)), m->nodes[c].likeness);
+            below += mix(hash_text(m->nodes[c].label), m->nodes[c].likeness);
+        n->likeness = mix(n->likeness, below);
     }
 }
 
@@ -310,7 +312,7 @@ static const char *join_label(maker *m, const char *a, const char *between, cons
 }
 
 /* Lists the groups of children of nodes that are alike: those of the first node determine which
- * neighbours are folded; the others have the same children in the same order.  NULL: out of memory. */
+ * neighbours are folded; the others have children of the same labels.  NULL: out of memory. */
 static group *list_groups(maker *m, const group *parents, size_t *count)
 {
     const node *nodes = m->nodes;
@@ -335,17 +337,24 @@ static group *list_groups(maker *m, const group *parents, size_t *count)
             return NULL;
     }
     for (size_t i = 0; i < parents->count; i++) {
-        uint32_t c = nodes[parents->nodes[i]].first_child;
+        uint32_t c = first;
         for (group *g = groups; g < groups + have; g++)
-            for (size_t w = 0; w < g->width && c != 0; w++, c = nodes[c].next)
-                g->nodes[g->count++] = c;
+            for (size_t w = 0; w < g->width; w++, c = nodes[c].next) {
+                uint32_t same = *slot_of(m, parents->nodes[i], nodes[c].label, strlen(nodes[c].label));
+                if (same != 0)
+                    g->nodes[g->count++] = same;
+            }
     }
     for (group *g = groups; g < groups + have; g++) {
         if (g->width == 1)
             continue;
-        const char *low = g->label, *high = nodes[g->nodes[g->width - 1]].label;
-        bool is_backward = strtol(low, NULL, 10) > strtol(high, NULL, 10);
-        g->label = join_label(m, is_backward ? high : low, "-", is_backward ? low : high);
+        const char *low = g->label, *high = low;
+        for (size_t w = 1; w < g->width; w++) {
+            const char *label = nodes[g->nodes[w]].label;
+            low = strtol(label, NULL, 10) < strtol(low, NULL, 10) ? label : low;
+            high = strtol(label, NULL, 10) > strtol(high, NULL, 10) ? label : high;
+        }
+        g->label = join_label(m, low, "-", high);
         if (g->label == NULL)
             return NULL;
     }

@@ -90,6 +90,28 @@ static void layers_that_are_alike_are_one_line(void **state)
     run_folder_remove(folder);
 }
 
+/* A compiled backward hands its gradients over in any order. */
+static void layers_are_alike_whatever_the_order_of_what_is_in_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "gradient/h.1.mlp.bias",    "gradient/h.0.attn.weight",
+                                         "gradient/h.2.attn.bias",   "gradient/h.2.mlp.bias",
+                                         "gradient/h.1.attn.bias",   "gradient/h.0.mlp.bias",
+                                         "gradient/h.1.attn.weight", "gradient/h.2.attn.weight",
+                                         "gradient/h.0.attn.bias",   NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    assert_tree(run, NULL, false,
+                "gradient 0\n h.0-2 0\n  mlp.bias 3\n  attn 0\n   bias 3\n   weight 3\n");
+    tt_run_tree *tree;
+    assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, 0, &tree, &err), 0);
+    for (int32_t i = 0; i < 3; i++) /* of one row: the same tensor of each layer */
+        assert_non_null(strstr(tt_run_site_name(run, tree->rows[5].members[i]), "attn.weight"));
+    tt_run_tree_free(tree);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
 static void a_layer_with_parameters_is_not_alike_one_without(void **state)
 {
     (void)state;
@@ -215,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_that_are_alike_are_one_line),
+        cmocka_unit_test(layers_are_alike_whatever_the_order_of_what_is_in_them),
         cmocka_unit_test(a_layer_with_parameters_is_not_alike_one_without),
         cmocka_unit_test(layers_of_different_classes_are_not_alike),
         cmocka_unit_test(the_items_of_a_tuple_are_no_layers),
