@@ -80,7 +80,8 @@ def _call_directly() -> None:
     """Have Inductor write calls of our C function, where it has a table for that.
 
     Its own calls go through torch's dispatcher, which takes longer than the statistics of a small
-    tensor.  torch 2.13 has the table, once Inductor has been imported; where there is none, nothing changes.
+    tensor.  torch 2.13 has the table, once Inductor has been imported.  Where there is
+    none, nothing changes.
     """
     module = sys.modules.get("torch._inductor.codegen.custom_extern_kernel_codegen")
     table = getattr(module, "CUSTOM_EXTERN_KERNEL_CODEGEN", None)
