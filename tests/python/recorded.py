@@ -86,6 +86,8 @@ def record(
     recorder = _core.Recorder(str(tmp_path / "run"), **(plan or {}))
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="tensortap")
+        hidden = ".*does not show modules inside compiled code"  # torch 2.6
+        warnings.filterwarnings("ignore", message=hidden)
         try:
             watch(model, run=recorder, **options)
             train(recorder)
