@@ -94,6 +94,8 @@ export class Bins {
     this.columns = {};
     /** @type {Uint8Array} */
     this.bad = new Uint8Array(0);
+    /** @type {Map<string, Promise<void>>} columns that are on their way */
+    this.loading = new Map();
     /* when each bin was written last; what is new is always at the end */
     this.stamp = 0;
     /** @type {number[]} */
@@ -230,15 +232,22 @@ export class Bins {
       if (!this.columns[name] && this.columns[same]) this.columns[name] = this.columns[same];
   }
 
-  /** @param {string[]} names */
+  /** Gets columns that are missing.  Several views may ask at once.
+   * @param {string[]} names */
   async load(names) {
-    const missing = names.filter((name) => !this.columns[name]);
-    if (!missing.length) return;
+    const missing = names.filter((name) => !this.columns[name] && !this.loading.has(name));
+    const loading = missing.length ? this.get(missing) : Promise.resolve();
+    for (const name of missing) this.loading.set(name, loading.finally(() => this.loading.delete(name)));
+    await Promise.all(names.map((name) => this.loading.get(name)));
+  }
+
+  /** @param {string[]} names */
+  async get(names) {
     if (facts.live) {
-      await sync(missing.map((name) => `${this.prefix}/${name}`));
+      await sync(names.map((name) => `${this.prefix}/${name}`));
       return;
     }
-    for (const name of missing) {
+    for (const name of names) {
       const planes = await unpack(`${this.prefix}/${name}`);
       if (planes) this.take(name, planes, 0);
     }
@@ -454,7 +463,8 @@ export function onChange(listener, isPermanent = false) {
 
 export function forgetListeners() { listeners = []; }
 
-/** Tells all views what changed: keys of the view, "data" for new numbers, "facts" for findings.
+/** Tells all views what changed: keys of the view, "data" for new numbers, "scale" for the map's colours,
+ * "facts" for findings.
  * @param {Set<string>} changed */
 export function announce(changed) {
   for (const listener of [...permanent, ...listeners]) listener(changed);

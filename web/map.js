@@ -1,6 +1,6 @@
 /* map.js -- all layers x all steps, coloured by a statistic.
  * SPDX-License-Identifier: Apache-2.0 */
-import {change, onChange, Run, runs, UPDATES, view} from "./data.js";
+import {announce, change, onChange, Run, runs, UPDATES, view} from "./data.js";
 import {el, fresh, short} from "./dom.js";
 import {Grid, legend} from "./grid.js";
 import {Range} from "./scale.js";
@@ -146,6 +146,11 @@ function resized(row, n, from) {
   return longer.subarray(0, n);
 }
 
+/* The absolute scale of what the map shows; the module tree has the same. */
+export const shown = {
+  scale: new Range().scale("log").scale
+};
+
 /** @typedef {{row: TreeRow, label: string}} Line */
 
 /** The rows of a kind with their whole names.
@@ -254,7 +259,9 @@ export async function showMap() {
       range = new Range();
     }
     for (const row of rows) row.joined.read(from, range);
-    const {scale, texts} = range.scale(view.relative ? "relative" : statistic.scale);
+    const absolute = range.scale(statistic.scale);
+    const {scale, texts} = view.relative ? range.scale("relative") : absolute;
+    shown.scale = absolute.scale;
     legendHost.replaceChildren(legend(scale, texts));
     grid.show({
       rows,
@@ -277,6 +284,7 @@ export async function showMap() {
         }
       },
     });
+    announce(new Set(["scale"]));
   };
 
   const rebuild = async () => {

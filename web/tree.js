@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 import {count, facts, onChange, runs, view} from "./data.js";
 import {el, fresh, NAN_COLOR, PALETTES, short, visible} from "./dom.js";
-import {STATISTICS, valuesOf} from "./map.js";
-import {Range} from "./scale.js";
+import {shown, STATISTICS, valuesOf} from "./map.js";
 import {goTo} from "./verdict.js";
 
 const MOST = 2000;
@@ -62,11 +61,10 @@ export function showTree() {
   /** @type {Map<Element, Cell>} */
   const cells = new Map();
   let left = 0; /* rows that are not shown */
-  let range = new Range(), stamp = 0, {scale} = range.scale("log");
 
   /** @param {Cell} cell */
   const colour = ({swatch, value, sites}) => {
-    const bin = bins.binOf(view.step);
+    const bin = bins.binOf(view.step), {scale} = shown;
     let most = NaN, isBad = false;
     for (const site of sites) {
       const series = bins.find(site, Math.max(view.file, 0), view.isEval), x = latest(site, bin);
@@ -100,19 +98,6 @@ export function showTree() {
         bins.stepText(bins.binOf(
             view.step))}, as in the map.${left > 0 ? ` ${count(left)} more rows are only in the map.` : ""}`;
     for (const row of inSight) colour(/** @type {Cell} */ (cells.get(row)));
-  };
-
-  const refresh = () => {
-    const from = bins.changedSince(stamp);
-    stamp = bins.stamp;
-    if (from === 0) range = new Range();
-    for (const {sites} of cells.values())
-      for (const site of sites) {
-        const values = valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval, from);
-        if (values) range.add(values);
-      }
-    scale = range.scale(/** @type {any} */ (STATISTICS)[view.stat].scale).scale;
-    recolour();
   };
 
   const rebuild = async () => {
@@ -158,15 +143,12 @@ export function showTree() {
       sight.observe(item);
     }
     list.replaceChildren(...cells.keys());
-    stamp = 0;
-    refresh();
+    recolour();
   };
   onChange((changed) => {
     if (["kind", "stat", "isEval", "file"].some((key) => changed.has(key)))
       rebuild();
-    else if (changed.has("data"))
-      refresh();
-    else if (changed.has("step"))
+    else if (changed.has("scale") || changed.has("step"))
       recolour();
   });
   return rebuild();

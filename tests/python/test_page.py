@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,23 @@ def test_rows_of_the_tree_show_the_step_where_they_are_in_sight(bad: Opened, fol
     texts = bad.tab.locator("#tree li:has(button) .n:last-child").all_text_contents()
     assert texts
     assert all(texts)
+
+
+def test_every_statistic_is_shown_in_the_map_and_in_the_tree(bad: Opened) -> None:
+    bad.tab.evaluate("byId('tree').scrollIntoView()")
+    at = "#tree li:has(button) .n:last-child"
+    choice = bad.tab.locator("#map label", has_text="Colour").locator("select")
+    for name, text in [
+        ("absmax", "largest"),
+        ("mean", "mean"),
+        ("std", "standard"),
+        ("rms", "rms"),
+    ]:
+        choice.select_option(name)
+        bad.wait(f"byId('tree').textContent.includes('Coloured by {text}')")
+        assert re.search(rf"{text}[a-z ]* -?\d", bad.text("#map .readout")), name
+        bad.wait(f"document.querySelector('{at}').textContent")
+        assert all(bad.tab.locator(at).all_text_contents()), name
 
 
 def test_two_runs_show_where_they_diverge(chromium: Any, folder: Path) -> None:
