@@ -179,7 +179,7 @@ export class Chart {
     while (idx > 0 && lines.every((/** @type {any[]} */ line) => line[idx] === null)) idx--;
     if (x.length && !(this.plot.cursor.left >= 0)) this.plot.setLegend({idx});
     const left = this.plot.valToPos(view.step, "x");
-    this.marker.hidden = !(left >= 0 && left <= this.plot.over.clientWidth);
+    this.marker.hidden = !(left >= 0 && left <= this.plot.bbox.width / devicePixelRatio);
     this.marker.style.left = `${left}px`;
   }
 

@@ -32,6 +32,8 @@ export class Grid {
     /** @type {GridOptions|null} */
     this.options = null;
     this.row = 0;
+    this.frame = 0;
+    this.cells = el("canvas", {});
     /** @type {number|null} */
     this.dragFrom = null;
     this.dragTo = 0;
@@ -78,7 +80,15 @@ export class Grid {
     return {from: bins.binOf(view.range[0]), to: bins.binOf(view.range[1]) + 1};
   }
 
+  /** Draws with the next frame, once for all that changes until then. */
   draw() {
+    this.frame = this.frame || requestAnimationFrame(() => {
+                   this.frame = 0;
+                   this.drawNow();
+                 });
+  }
+
+  drawNow() {
     if (!this.options || !this.box.clientWidth) return;
     const {rows, bins, scale} = this.options;
     const width = this.box.clientWidth - 2, all = rows.length * ROW + AXIS;
@@ -137,12 +147,11 @@ export class Grid {
             {r, x0, x1: Math.min(x1, across), isInf: (bad[i] & NAN_BIT) === 0 && (bad[i] & INF_BIT) !== 0});
       }
     }
-    const rowsCanvas = document.createElement("canvas");
-    rowsCanvas.width = across;
-    rowsCanvas.height = last - first;
-    /** @type {CanvasRenderingContext2D} */ (rowsCanvas.getContext("2d")).putImageData(image, 0, 0);
+    this.cells.width = across;
+    this.cells.height = last - first;
+    this.cells.getContext("2d").putImageData(image, 0, 0);
     ctx.imageSmoothingEnabled = false;
-    ctx.drawImage(rowsCanvas, left, first * ROW - top, across, (last - first) * ROW);
+    ctx.drawImage(this.cells, left, first * ROW - top, across, (last - first) * ROW);
     ctx.fillStyle = cssColor("--panel");
     for (let r = first; r <= last; r++) ctx.fillRect(left, r * ROW - top - 1, across, 1);
     ctx.strokeStyle = ctx.fillStyle = `rgb(${INF_COLOR})`;

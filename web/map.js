@@ -93,26 +93,35 @@ class Joined {
     const files = view.file < 0 ? run.facts.ranks.map((_, i) => i) : [view.file];
     this.run = run;
     this.parts = sites.flatMap((site) => files.map((file) => ({site, file, gap: 1, median: NaN})));
-    this.values = new Float32Array(0);
-    this.bad = new Uint8Array(0);
+    this.n = 0;
+    this.room = {values: new Float32Array(0), bad: new Uint8Array(0)}; /* for n bins and more */
   }
 
-  get isBad() { return this.bad.some((bits) => bits !== 0); }
+  get values() { return this.room.values.subarray(0, this.n); }
+  get bad() { return this.room.bad.subarray(0, this.n); }
 
   /** Reads the bins from `from` on; from the first one, gaps and medians as well.
    * @param {number} from @param {Range} range what is read widens it */
   read(from, range) {
-    const n = this.run.tensors.steps.length;
-    this.values = resized(this.values, n, from).fill(NaN, from);
-    this.bad = resized(this.bad, n, from).fill(0, from);
+    this.n = this.run.tensors.steps.length;
+    if (this.n > this.room.values.length) {
+      const more = Math.ceil(this.n * 1.5), {values, bad} = this.room;
+      this.room = {values: new Float32Array(more), bad: new Uint8Array(more)};
+      this.room.values.set(values);
+      this.room.bad.set(bad);
+    }
+    for (let i = from; i < this.n; i++) {
+      this.room.values[i] = NaN;
+      this.room.bad[i] = 0;
+    }
     for (const part of this.parts) this.join(part, from, range);
   }
 
   /** @param {{site: number, file: number, gap: number, median: number}} part @param {number} from @param {Range} range */
   join(part, from, range) {
-    const {run, values, bad} = this, {site, file} = part, bins = run.tensors;
+    const {run, n} = this, {values, bad} = this.room, {site, file} = part, bins = run.tensors;
     const series = bins.find(site, file, view.isEval);
-    for (let i = from; series && i < bad.length; i++) bad[i] |= bins.bad[series.at + i];
+    for (let i = from; series && i < n; i++) bad[i] |= bins.bad[series.at + i];
     const start = Math.max(from - part.gap + 1, 0); /* a value before may hold on */
     const own = valuesOf(run, site, view.stat, file, view.isEval, start);
     if (!own) return;
@@ -121,7 +130,7 @@ class Joined {
       part.gap = gapOf(own);
       part.median = view.relative ? medianOf(own) : NaN;
     }
-    for (let i = start, last = NaN, age = 0; i < values.length; i++) {
+    for (let i = start, last = NaN, age = 0; i < n; i++) {
       let x = own[i - start];
       if (Number.isNaN(x) && ++age < part.gap)
         x = last;
@@ -134,16 +143,6 @@ class Joined {
       if (Number.isNaN(values[i]) || Math.abs(x) > Math.abs(values[i])) values[i] = x;
     }
   }
-}
-
-/** The same row with n bins, up to `from` as it was.  There is room for more to come.
- * @template {Float32Array|Uint8Array} T @param {T} row @param {number} n @param {number} from @returns {T} */
-function resized(row, n, from) {
-  const Row = /** @type {any} */ (row.constructor);
-  if (n * row.BYTES_PER_ELEMENT <= row.buffer.byteLength) return new Row(row.buffer, 0, n);
-  const longer = new Row(Math.ceil(n * 1.5));
-  longer.set(row.subarray(0, from));
-  return longer.subarray(0, n);
 }
 
 /* The absolute scale of what the map shows; the module tree has the same. */
@@ -302,7 +301,7 @@ export async function showMap() {
         joined,
         values: () => joined.values,
         bad: () => joined.bad,
-        isMarked: () => joined.isBad,
+        isMarked: () => joined.bad.some((bits) => bits !== 0),
         ...more
       });
     };

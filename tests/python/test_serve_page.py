@@ -66,7 +66,8 @@ def test_a_map_that_grew_equals_a_new_one(chromium: Any, tmp_path: Path) -> None
             run.step()
         run.flush()
 
-    draw = "() => document.querySelector('#map canvas').toDataURL()"
+    draw = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(
+        () => done(document.querySelector('#map canvas').toDataURL()))))"""
     with tt.record(tmp_path / "run") as run, serve(tmp_path / "run") as started:
         add(run, 0, 400)
         page = Opened(chromium, started.address)
