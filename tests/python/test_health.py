@@ -271,6 +271,22 @@ def test_a_run_that_is_written_can_be_asked(tmp_path: Path) -> None:
         assert [one.rule for one in tt.health(run)] == ["learning-rate"]
 
 
+@pytest.mark.parametrize(
+    ("names", "place"),
+    [
+        (["h.0.t", "h.2.t"], "h.0.t, h.2.t"),
+        (["h.0.weight", "h.0.bias"], "h.0 (2 parameters)"),
+        ([f"h.{i}.t" for i in range(4)], "h (4 parameters)"),
+    ],
+)
+def test_a_few_parameters_of_several_modules_are_named(
+    tmp_path: Path, names: list[str], place: str
+) -> None:
+    states = {f"tensortap/state/{name}": 5 for name in names}
+    run = make(tmp_path / "run", lambda step: {**healthy(step), **states})
+    assert place in next(one.sentence for one in tt.health(run) if one.rule == "not-optimized")
+
+
 @pytest.mark.parametrize(("zeros", "found"), [(7, []), (8, ["learning-rate"])])
 def test_a_schedule_may_end_on_zero_and_train_a_few_steps_more(
     tmp_path: Path, zeros: int, found: list[str]
@@ -312,14 +328,15 @@ def test_damaged_points_are_left_out_and_the_rest_is_judged(tmp_path: Path) -> N
     [killed] = tt.health(path)
     assert killed.rule == "learning-rate"
     assert 5 <= killed.numbers["steps"] < 3 * STEPS
-    third = len(good) // 3
-    file.write_bytes(good[:third] + bytes(third) + good[2 * third : -100])  # and killed
+    begin, end = len(good) * 9 // 20, len(good) * 11 // 20  # in the second of three blocks
+    holed = good[:begin] + bytes(end - begin) + good[end:]
+    file.write_bytes(holed[:-100])  # and killed
     [damaged] = tt.health(path)
     assert damaged.rule == "learning-rate"
     assert 5 <= damaged.numbers["steps"] < 3 * STEPS
     for command in ("health", "explain", "show"):
         assert "cannot be read" in tensortap(command, "run", folder=tmp_path).stdout
-    file.write_bytes(good[:third] + bytes(third) + good[2 * third :])  # its index is whole
+    file.write_bytes(holed)  # its index is whole
     for command in ("health", "explain"):
         assert "cannot be read" in tensortap(command, "run", folder=tmp_path).stdout
 

@@ -167,10 +167,9 @@ static PyMethodDef methods[] = {
     { "engine", flow_engine, METH_O,
       "Name the engine of Graphviz that draws the chart well: dot or nop2." },
     { "dot", flow_dot, METH_VARARGS,
-      "Write the chart for Graphviz; with the (width, height) of each node in points, all in its place, "
-      "for the engine nop2.  A look is (code, label of the frame, number of the node that it is drawn "
-      "as: "
-      "its own, or an earlier one)." },
+      "Write the chart for Graphviz; with the (width, height) of each node in points, all in its place,\n"
+      "for the engine nop2.  A look is (code, label of the frame, number of the node that it is drawn\n"
+      "as: its own, or an earlier one)." },
     { "json", flow_json, METH_O, "Write the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
       "Return how many changes could not be read, and why the first could not; forget them." },
