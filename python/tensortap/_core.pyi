@@ -248,6 +248,7 @@ class Recorder:
     step_over: bool
     forwards: int
     manual: bool
+    is_by_command: bool
     def __new__(
         cls,
         path: str,

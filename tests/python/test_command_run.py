@@ -28,8 +28,14 @@ for step in range(5):
     optimizer.zero_grad()
     model(torch.ones(3, 4)).sum().backward()
     optimizer.step()
-print(sum(float(p.sum()) for p in model.parameters()))
+print(sum(float(p.detach().sum()) for p in model.parameters()))
 """
+
+#: The same program, which makes our warnings errors, and has an Inf at step 2.
+STRICT = TRAIN.replace(
+    "torch.manual", "__import__('warnings').simplefilter('error', RuntimeWarning)\ntorch.manual"
+)
+STRICT = STRICT.replace("torch.ones(3, 4)", "torch.ones(3, 4) / (2 - step)")
 
 NO_TORCH = "tensortap: nothing recorded: this process did not import torch\n"
 
@@ -121,8 +127,15 @@ def test_options_choose_how_it_is_watched(tmp_path: Path) -> None:
     recorded = {name for name in run.names("*/*") if len(run.series(name, "mean")[0])}
     assert {"input/2", "activation_gradient/2", "gradient/2.weight"} <= recorded
     assert not [name for name in recorded if name.endswith(".bias")]
-    done = tensortap("run", "-o", "run", "--resume", "--grads", "none", script, folder=tmp_path)
+    options = ("--resume", "--grads", "none", "--on-nonfinite", "warn", "--only", "activation/*,no")
+    script = write(tmp_path, STRICT)
+    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()  # these are no warnings of the program
+    assert [line for line in lines if not line.startswith("tensortap: ")] == []
+    (found,) = (line for line in lines if " in activation/0 at step 7" in line)
+    assert found.endswith(f"({tmp_path / script}, line 9)")
+    assert sum("only='no' matches none" in line for line in lines) == 1
     run = tt.open(tmp_path / "run")
     assert list(run.series("activation/2", "mean")[0]) == list(range(10))
     assert list(run.series("gradient/2.weight", "mean")[0]) == list(range(5))

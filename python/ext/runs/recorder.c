@@ -155,16 +155,15 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     st = tt_recorder_close(rec, timeout, &err);
     Py_END_ALLOW_THREADS
     if (recorder->last.damaged > 0 &&
-        PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                         "tensortap: %lld of the points recorded before cannot be "
-                         "read: the file is "
-                         "damaged; `tensortap check` says more",
-                         (long long)recorder->last.damaged) < 0)
+        runs_recorder_warn(recorder,
+                           "%lld of the points recorded before cannot be read: the file is damaged; "
+                           "`tensortap check` says more",
+                           (long long)recorder->last.damaged) < 0)
         return NULL;
     if (st == TT_OK || recorder->has_told_error)
         Py_RETURN_NONE;
     recorder->has_told_error = true;
-    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s", err.text) < 0)
+    if (runs_recorder_warn(recorder, "%s", err.text) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -378,6 +377,7 @@ static PyMemberDef members[] = {
     { "forwards", T_BYTE, offsetof(runs_recorder, forwards), 0,
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
+    { "is_by_command", T_BOOL, offsetof(runs_recorder, is_by_command), 0, "`tensortap run` opened it" },
     { "watchers", T_OBJECT, offsetof(runs_recorder, watchers), READONLY,
       "objects whose _close() is called before the file ends" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_recorder, weakrefs), READONLY, NULL },

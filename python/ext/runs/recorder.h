@@ -25,10 +25,11 @@ enum { FORWARDS_UNKNOWN, FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS };
 typedef struct runs_recorder {
     PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
     int64_t step;                   /* the current one; events belong to it */
-    bool is_step_over; /* all optimizers have stepped: the next training forward begins a new step */
-    char forwards;     /* of FORWARDS_ */
-    bool is_manual;    /* run.step() has been called: optimizers end no step any more */
-    int64_t cost_ns;   /* time spent on watching, as measured (an estimate: one event in
+    bool is_step_over;  /* all optimizers have stepped: the next training forward begins a new step */
+    char forwards;      /* of FORWARDS_ */
+    bool is_manual;     /* run.step() has been called: optimizers end no step any more */
+    bool is_by_command; /* `tensortap run` opened it: the program's warnings stay its own */
+    int64_t cost_ns;    /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */
     runs_recorder_site *site; /* owned; site_cap of them */
     size_t site_cap;
@@ -113,8 +114,11 @@ void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const i
 struct runs_change;
 int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t products, uint8_t phase,
                       const struct runs_change *known);
-/* Warns of a disk that failed, the first time it is called after that.  -1 with
- * an exception if the program made warnings errors. */
+/* Warns of something about the run, as `warn` of display/session.py does.  -1 with an exception
+ * if the program made warnings errors. */
+int runs_recorder_warn(const runs_recorder *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Warns of a disk that failed, the first time it is called after that.  -1 as above. */
 int runs_recorder_tell_error(runs_recorder *self);
 
 /* ---- between the recorder*.c only ------------------------- */

@@ -13,6 +13,8 @@
 #include "summary/stats.h"
 #include "tensortap_tools.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 int runs_recorder_refuse_closed(const runs_recorder *self)
@@ -23,6 +25,19 @@ int runs_recorder_refuse_closed(const runs_recorder *self)
     return -1;
 }
 
+int runs_recorder_warn(const runs_recorder *self, const char *format, ...)
+{
+    char text[sizeof(tt_error) + 120];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    if (!self->is_by_command)
+        return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s", text);
+    PySys_FormatStderr("tensortap: %s\n", text);
+    return 0;
+}
+
 int runs_recorder_tell_error(runs_recorder *self)
 {
     tt_error err = { "" };
@@ -30,8 +45,7 @@ int runs_recorder_tell_error(runs_recorder *self)
         return 0;
     self->has_told_error = true;
     tt_recorder_error(self->rec, &err);
-    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s; the program goes on unrecorded",
-                            err.text);
+    return runs_recorder_warn(self, "%s; the program goes on unrecorded", err.text);
 }
 
 /* ---- room in the queue --------------------------------------------------- */

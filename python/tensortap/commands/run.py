@@ -142,6 +142,7 @@ class Watcher:
                 name = type(unwrapped(module)).__name__
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
+            self.run.is_by_command = True
         tensortap.watch(module, name=name, **self.watching)
         self.models.append(ref(module))
         self.covered.update((id(p), ref(p)) for p in module.parameters())

@@ -9,19 +9,33 @@ import contextlib
 import os
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensortap import _core
 
 OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
-def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the line of the program that led here: not one of ours, torch's or contextlib's."""
+def warn(
+    text: str, category: type[Warning] = RuntimeWarning, *, run: _core.Recorder | None = None
+) -> None:
+    """Warn at the line of the program that led here: not one of ours, torch's or contextlib's.
+
+    What is about a run that `tensortap run` opened is printed: the program did not ask for it,
+    may have made warnings errors, or may ignore them.
+    """
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     libraries = (OURS, contextlib.__file__, os.path.dirname(torch or __file__) + os.sep)
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    if run is None or not run.is_by_command:
+        warnings.warn(text, category, stacklevel=level)
+        return
+    is_over = frame.f_back is None  # the program has ended
+    where = "" if is_over else f" ({frame.f_code.co_filename}, line {frame.f_lineno})"
+    print(text + where, file=sys.stderr)
 
 
 def ipython() -> Any:

@@ -117,7 +117,8 @@ class Recording(_core.Recorder):
             if not self.names(glob):
                 session.warn(
                     f"tensortap: only={glob!r} matches none of the {len(seen)} names seen in the "
-                    f"first step{_nearest(glob, self)}"
+                    f"first step{_nearest(glob, self)}",
+                    run=self,
                 )
 
     def go_on(self) -> None:

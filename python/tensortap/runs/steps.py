@@ -180,7 +180,8 @@ class Steps:
         optimizers.leave(self)
         if self.errors:
             session.warn(
-                f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
+                f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}",
+                run=self.recorder,
             )
 
     def _look_after_first(self) -> None:

@@ -223,7 +223,7 @@ class Watched:
                     self.on_nonfinite(error)
             elif self._told_step is None:  # the first says it all
                 self._told_step = step
-                session.warn(f"tensortap: {error}")
+                session.warn(f"tensortap: {error}", run=self.recorder)
         except BaseException as raised:
             self.raised = raised
             raise
@@ -342,7 +342,8 @@ class Watched:
                 self.recorder.note(f"{count} tensors could not be read: {why}")
         if self.core.errors:
             session.warn(
-                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}"
+                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}",
+                run=self.recorder,
             )
 
     def warn_of_unseen(self) -> None:
@@ -350,7 +351,8 @@ class Watched:
         why = what_hides_modules() if self.core.unseen() and not self._is_unseen_warned else None
         if why is not None:
             self._is_unseen_warned = True
-            session.warn(f"tensortap: {self._name_unseen()}. {why}; {RUN_EAGERLY}")
+            text = f"tensortap: {self._name_unseen()}. {why}; {RUN_EAGERLY}"
+            session.warn(text, run=self.recorder)
 
     def _name_unseen(self) -> str:
         unseen = self.core.unseen()
