@@ -1,22 +1,9 @@
-/* dot.c -- writes DOT: our own text as it is, untrusted text escaped.
+/* dot.c -- writes untrusted text into DOT, escaped.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/dot.h"
 
 #include "base/utf8.h"
 #include "report/glyph.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-
-void tt_dot_put(tt_buf *out, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    (void)tt_buf_text(out, text);
-}
 
 static const char *entity(char c, tt_dot_where where)
 {

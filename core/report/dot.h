@@ -8,9 +8,6 @@
 
 #include "base/buf.h"
 
-/* Appends our own text, shorter than 512 bytes. */
-void tt_dot_put(tt_buf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 typedef enum tt_dot_where {
     TT_DOT_LABEL,     /* an HTML-like label: spaces stay */
     TT_DOT_ATTRIBUTE, /* between quotes */

@@ -150,17 +150,10 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
     return n;
 }
 
-/* Bytes at the beginning that are written as they are, from ' ' to '~': most of
- * any text.  Eight at a time: the sums have a high bit where one is outside. */
+/* Bytes at the beginning that are written as they are, from ' ' to '~': most of any text. */
 static size_t plain_run(const char *text, size_t len)
 {
-    const uint64_t ones = UINT64_MAX / 0xFF;
     size_t run = 0;
-    for (uint64_t word; run + sizeof word <= len; run += sizeof word) {
-        memcpy(&word, text + run, sizeof word);
-        if (((word | (word - 0x20 * ones) | (word + ones)) & 0x80 * ones) != 0)
-            break;
-    }
     while (run < len && text[run] >= 0x20 && text[run] < 0x7F)
         run++;
     return run;

@@ -85,56 +85,56 @@ size_t *tt_graph_stack(const tt_graph *graph)
 /* The tooltip: what the node had to cut. */
 static void put_tooltip(tt_buf *out, const tt_graph_node *node)
 {
-    tt_dot_put(out, ", tooltip=\"");
+    tt_buf_printf(out, ", tooltip=\"");
     const char *name = node->name != NULL ? node->name : "?";
     tt_dot_text(out, TT_DOT_TOOLTIP, name, strlen(name), 0);
-    tt_dot_put(out, "\\n");
+    tt_buf_printf(out, "\\n");
     if (node->file != NULL) {
         tt_dot_text(out, TT_DOT_TOOLTIP, node->file, strlen(node->file), 0);
-        tt_dot_put(out, ":%" PRId32 "\\n", node->line);
+        tt_buf_printf(out, ":%" PRId32 "\\n", node->line);
     }
     for (const char *at = node->code != NULL ? node->code : ""; *at != '\0';) {
         size_t len = strcspn(at, "\n");
         tt_dot_text(out, TT_DOT_TOOLTIP, at, len, 0);
-        tt_dot_put(out, "\\n");
+        tt_buf_printf(out, "\\n");
         at += len + (at[len] == '\n');
     }
-    tt_dot_put(out, "\"");
+    tt_buf_printf(out, "\"");
 }
 
 /* Graphviz's y goes up; whole tenths of points are enough. */
 static void put_point(tt_buf *out, const char *before, double x, double y)
 {
     const double parts[2] = { x, -y };
-    tt_dot_put(out, "%s", before);
+    tt_buf_printf(out, "%s", before);
     for (int i = 0; i < 2; i++) { /* by integers, so that the point is one whatever the locale */
         long long tenths = llrint(parts[i] * 10);
-        tt_dot_put(out, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
-                   llabs(tenths) % 10);
+        tt_buf_printf(out, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
+                      llabs(tenths) % 10);
     }
 }
 
 static void put_head(tt_buf *out, const char *graph_attributes)
 {
-    tt_dot_put(out,
-               "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
-               "       " FONT ", fontsize=11]\n",
-               graph_attributes);
-    tt_dot_put(out, "  node [shape=plain, " FONT ", fontsize=11]\n"
-                    "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n");
+    tt_buf_printf(out,
+                  "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
+                  "       " FONT ", fontsize=11]\n",
+                  graph_attributes);
+    tt_buf_printf(out, "  node [shape=plain, " FONT ", fontsize=11]\n"
+                       "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n");
 }
 
 static void put_node(tt_buf *out, const tt_graph_node *node, const tt_graph_spot *spot)
 {
-    tt_dot_put(out, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
+    tt_buf_printf(out, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
     if (spot != NULL) {
         put_point(out, ", pos=\"", spot->x, spot->y);
-        tt_dot_put(out, "\"");
+        tt_buf_printf(out, "\"");
     }
     put_tooltip(out, node);
-    tt_dot_put(out, ", label=<");
+    tt_buf_printf(out, ", label=<");
     tt_graph_label(out, node);
-    tt_dot_put(out, ">]\n");
+    tt_buf_printf(out, ">]\n");
 }
 
 static const char *frame_label(const tt_graph_node *node)
@@ -145,10 +145,10 @@ static const char *frame_label(const tt_graph_node *node)
 /* Opens a box with the function's name; the caller ends its attributes. */
 static void put_cluster(tt_buf *out, const tt_graph_node *node, uint64_t id)
 {
-    tt_dot_put(out, "  subgraph cluster_%" PRIu64 " {\n", id);
-    tt_dot_put(out, "  graph [labeljust=l, color=\"#bcccdc\", "
-                    "fontcolor=\"#52606d\", style=rounded, "
-                    "label=\"");
+    tt_buf_printf(out, "  subgraph cluster_%" PRIu64 " {\n", id);
+    tt_buf_printf(out, "  graph [labeljust=l, color=\"#bcccdc\", "
+                       "fontcolor=\"#52606d\", style=rounded, "
+                       "label=\"");
     tt_dot_text(out, TT_DOT_ATTRIBUTE, frame_label(node), strlen(frame_label(node)), 0);
 }
 
@@ -186,10 +186,10 @@ static void put_nodes(tt_buf *out, const tt_graph *graph)
         if (found == NULL || (found > all && found[-1].frame == key.frame))
             continue;
         put_cluster(out, &graph->nodes[i], key.frame);
-        tt_dot_put(out, "\"]\n");
+        tt_buf_printf(out, "\"]\n");
         for (; found < end && found->frame == key.frame; found++)
             put_node(out, &graph->nodes[found->at], NULL);
-        tt_dot_put(out, "  }\n");
+        tt_buf_printf(out, "  }\n");
     }
     free(all);
 }
@@ -198,11 +198,12 @@ static void put_edges(tt_buf *out, const tt_graph *graph, const size_t *above)
 {
     for (size_t i = 0, from, to; i < graph->edge_count; i++)
         if (tt_graph_ends(graph, i, &from, &to))
-            tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", graph->edges[i].from, graph->edges[i].to);
+            tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", graph->edges[i].from,
+                          graph->edges[i].to);
     for (size_t i = 0; i < graph->node_count; i++)
         if (above[i] != SIZE_MAX)
-            tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n", graph->nodes[above[i]].id,
-                       graph->nodes[i].id);
+            tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
+                          graph->nodes[above[i]].id, graph->nodes[i].id);
 }
 
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
@@ -213,7 +214,7 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
     put_head(out, "rankdir=TB, nodesep=0.3, ranksep=0.45,");
     put_nodes(out, graph);
     put_edges(out, graph, above);
-    tt_dot_put(out, "}\n");
+    tt_buf_printf(out, "}\n");
     free(above);
     return out->st;
 }
@@ -231,10 +232,10 @@ static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_place *
     put_point(out, "\", lp=\"", low.x + half, low.y + 9);
     put_point(out, "\", bb=\"", low.x, high.y);
     put_point(out, ",", high.x, low.y);
-    tt_dot_put(out, "\"]\n");
+    tt_buf_printf(out, "\"]\n");
     for (size_t i = first; i < end; i++)
         put_node(out, &graph->nodes[i], &place->spots[i]);
-    tt_dot_put(out, "  }\n");
+    tt_buf_printf(out, "  }\n");
     return end;
 }
 
@@ -250,27 +251,27 @@ static void put_start(tt_buf *out, const tt_graph_node *start, const tt_graph_cu
 {
     size_t len = strlen(start->name);
     double half = 2.4 * (double)((len < STUB_NAME ? len : STUB_NAME) + 5); /* about half of its width */
-    tt_dot_put(out, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
+    tt_buf_printf(out, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
     tt_dot_text(out, TT_DOT_LABEL, start->name, len, STUB_NAME);
     if (start->line > 0)
-        tt_dot_put(out, " :%d", (int)start->line);
+        tt_buf_printf(out, " :%d", (int)start->line);
     put_point(out, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
-    tt_dot_put(out, "\"");
+    tt_buf_printf(out, "\"");
 }
 
 static void put_curve(tt_buf *out, const tt_graph_edge *edge, const tt_graph_curve *curve,
                       const tt_graph_node *start)
 {
-    tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
+    tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
     put_point(out, " [pos=\"e,", curve->tip.x, curve->tip.y);
     for (size_t i = 0; i < curve->count; i++)
         put_point(out, " ", curve->point[i].x, curve->point[i].y);
-    tt_dot_put(out, "\"");
+    tt_buf_printf(out, "\"");
     if (curve->is_stub)
         put_start(out, start, curve);
     if (curve->lane > 0)
-        tt_dot_put(out, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
-    tt_dot_put(out, "]\n");
+        tt_buf_printf(out, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
+    tt_buf_printf(out, "]\n");
 }
 
 static void move_down(tt_graph_curve *curve, double by)
@@ -304,7 +305,7 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
         put_curve(out, &graph->edges[i], &curve, &graph->nodes[from]);
     }
-    tt_dot_put(out, "}\n");
+    tt_buf_printf(out, "}\n");
     st = out->st;
 out:
     free(stubs);

@@ -131,10 +131,10 @@ static void put_color(tt_buf *out, double share)
     int level = (int)lrint(fmin(fabs(share), 1) * LEVELS);
     int strong = 26 * level / LEVELS, weak = 96 * level / LEVELS;
     if (level > 0 && share > 0)
-        tt_dot_put(out, " bgcolor=\"#%02x%02x%02x\"", 255 - strong / 8, 255 - weak * 9 / 16,
-                   255 - weak * 5 / 4);
+        tt_buf_printf(out, " bgcolor=\"#%02x%02x%02x\"", 255 - strong / 8, 255 - weak * 9 / 16,
+                      255 - weak * 5 / 4);
     else if (level > 0)
-        tt_dot_put(out, " bgcolor=\"#%02x%02x%02x\"", 255 - weak, 255 - weak / 2, 255 - strong / 3);
+        tt_buf_printf(out, " bgcolor=\"#%02x%02x%02x\"", 255 - weak, 255 - weak / 2, 255 - strong / 3);
 }
 
 static void put_cell(tt_buf *out, const cell_format *format, const void *element)
@@ -152,13 +152,14 @@ static void put_cell(tt_buf *out, const cell_format *format, const void *element
     else
         text = tt_facts_integer(format->dtype, tt_graph_integer(format->dtype, element), real);
     bool is_nan = isnan(x) || isnan(y), is_finite = isfinite(x) && isfinite(y);
-    tt_dot_put(out, "<td align=\"right\"");
+    tt_buf_printf(out, "<td align=\"right\"");
     if (!is_finite)
-        tt_dot_put(out, " bgcolor=\"%s\"><font color=\"white\"><b>", is_nan ? "#c62828" : "#6a1b9a");
+        tt_buf_printf(out, " bgcolor=\"%s\"><font color=\"white\"><b>", is_nan ? "#c62828" : "#6a1b9a");
     else if (format->absmax > 0)
         put_color(out, (is_complex ? hypot(x, y) : x) / format->absmax);
-    tt_dot_put(out, "%s%s%s%s%s%s", is_finite ? ">" : "", text, is_complex && imag[0] != '-' ? "+" : "",
-               imag, is_complex ? "j" : "", is_finite ? "</td>" : "</b></font></td>");
+    tt_buf_printf(out, "%s%s%s%s%s%s", is_finite ? ">" : "", text,
+                  is_complex && imag[0] != '-' ? "+" : "", imag, is_complex ? "j" : "",
+                  is_finite ? "</td>" : "</b></font></td>");
 }
 
 /* ---- the header ---------------------------------------------------------- */
@@ -175,28 +176,28 @@ enum {
 static void put_head(tt_buf *out, const tt_graph_node *node)
 {
     const char *name = node->name != NULL && node->name[0] != '\0' ? node->name : "?";
-    tt_dot_put(out,
-               "<tr><td bgcolor=\"%s\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
-               "cellspacing=\"0\" cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
-               "color=\"#102a43\"><b>",
-               node->is_source ? "#eceff1" : "#dfe8f5");
+    tt_buf_printf(out,
+                  "<tr><td bgcolor=\"%s\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
+                  "cellspacing=\"0\" cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
+                  "color=\"#102a43\"><b>",
+                  node->is_source ? "#eceff1" : "#dfe8f5");
     tt_dot_text(out, TT_DOT_LABEL, name, strlen(name), NAME_COLUMNS);
-    tt_dot_put(out, "</b></font>&#160;&#160;<font color=\"#334e68\">");
+    tt_buf_printf(out, "</b></font>&#160;&#160;<font color=\"#334e68\">");
     tt_dot_text(out, TT_DOT_LABEL, node->dtype, strlen(node->dtype), NAME_COLUMNS);
-    tt_dot_put(out, "&#160;&#160;%s",
-               node->ndim < 0    ? "shape&#160;not&#160;known"
-               : node->ndim == 0 ? "scalar"
-                                 : "");
+    tt_buf_printf(out, "&#160;&#160;%s",
+                  node->ndim < 0    ? "shape&#160;not&#160;known"
+                  : node->ndim == 0 ? "scalar"
+                                    : "");
     for (int32_t d = 0; d < node->ndim; d++)
-        tt_dot_put(out, "%s%" PRId64, d > 0 ? " × " : "", node->shape[d]);
+        tt_buf_printf(out, "%s%" PRId64, d > 0 ? " × " : "", node->shape[d]);
     if (node->device != NULL) {
-        tt_dot_put(out, "&#160;&#160;");
+        tt_buf_printf(out, "&#160;&#160;");
         tt_dot_text(out, TT_DOT_LABEL, node->device, strlen(node->device), NAME_COLUMNS);
     }
-    tt_dot_put(out,
-               "</font></td><td align=\"right\"><font color=\"#52606d\">&#160;&#160;line&#160;%" PRId32
-               "</font></td></tr></table></td></tr>",
-               node->line);
+    tt_buf_printf(out,
+                  "</font></td><td align=\"right\"><font color=\"#52606d\">&#160;&#160;line&#160;%" PRId32
+                  "</font></td></tr></table></td></tr>",
+                  node->line);
 }
 
 /* Returns where to break a line of code that is too long: after a space or a comma if there is
@@ -218,19 +219,19 @@ static void put_code(tt_buf *out, const char *code)
 {
     if (code == NULL || code[0] == '\0')
         return;
-    tt_dot_put(out, "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" "
-                    "point-size=\"10\" color=\"#243b53\">");
+    tt_buf_printf(out, "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" "
+                       "point-size=\"10\" color=\"#243b53\">");
     for (size_t lines = 0; *code != '\0' && lines <= CODE_LINES; lines++) {
         size_t len = break_at(code, strcspn(code, "\n"));
-        tt_dot_put(out, "%s%s", lines > 0 ? "<br/>" : "",
-                   lines == CODE_LINES ? "…"
-                   : len == 0          ? "&#160;"
-                                       : "");
+        tt_buf_printf(out, "%s%s", lines > 0 ? "<br/>" : "",
+                      lines == CODE_LINES ? "…"
+                      : len == 0          ? "&#160;"
+                                          : "");
         if (lines < CODE_LINES)
             tt_dot_text(out, TT_DOT_LABEL, code, len, 0);
         code += len + (code[len] == '\n');
     }
-    tt_dot_put(out, "</font></td></tr>");
+    tt_buf_printf(out, "</font></td></tr>");
 }
 
 /* ---- statistics ---------------------------------------------------------- */
@@ -238,8 +239,8 @@ static void put_code(tt_buf *out, const char *code)
 static void put_alarm(tt_buf *out, int64_t count, const char *what, const char *color)
 {
     if (count > 0)
-        tt_dot_put(out, "&#160;&#160;&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>",
-                   color, count, what);
+        tt_buf_printf(out, "&#160;&#160;&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>",
+                      color, count, what);
 }
 
 static void put_values(tt_buf *out, const tt_stats *s)
@@ -247,85 +248,85 @@ static void put_values(tt_buf *out, const tt_stats *s)
     char low[TT_NUMBER_TEXT], high[TT_NUMBER_TEXT], mean[TT_NUMBER_TEXT], other[TT_NUMBER_TEXT];
     bool is_complex = tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX;
     const char *of = is_complex ? "|z|&#160;" : "";
-    tt_dot_put(out, "min&#160;%s%s&#160;&#160;max&#160;%s%s&#160;&#160;mean&#160;%s", of,
-               tt_facts_bound(s, false, low), of, tt_facts_bound(s, true, high),
-               tt_facts_short(s->mean, mean));
+    tt_buf_printf(out, "min&#160;%s%s&#160;&#160;max&#160;%s%s&#160;&#160;mean&#160;%s", of,
+                  tt_facts_bound(s, false, low), of, tt_facts_bound(s, true, high),
+                  tt_facts_short(s->mean, mean));
     double imag = tt_stats_mean_imag(s);
     if (is_complex)
-        tt_dot_put(out, "%s%sj", imag < 0 ? "" : "+", tt_facts_short(imag, other));
+        tt_buf_printf(out, "%s%sj", imag < 0 ? "" : "+", tt_facts_short(imag, other));
     if (!isnan(tt_stats_std(s)))
-        tt_dot_put(out, "&#160;&#160;std&#160;%s", tt_facts_short(tt_stats_std(s), other));
+        tt_buf_printf(out, "&#160;&#160;std&#160;%s", tt_facts_short(tt_stats_std(s), other));
 }
 
 static void put_stats(tt_buf *out, const tt_graph_node *node)
 {
     const tt_stats *s = node->stats;
-    tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">");
+    tt_buf_printf(out, "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">");
     if (s == NULL) {
         bool has_note = node->note != NULL && node->note[0] != '\0';
-        tt_dot_put(out, "<i>values not read%s", has_note ? ":&#160;" : "");
+        tt_buf_printf(out, "<i>values not read%s", has_note ? ":&#160;" : "");
         if (has_note)
             tt_dot_text(out, TT_DOT_LABEL, node->note, strlen(node->note), NAME_COLUMNS);
-        tt_dot_put(out, "</i>");
+        tt_buf_printf(out, "</i>");
     } else if (tt_stats_finite(s) > 0) {
         put_values(out, s);
     } else {
-        tt_dot_put(out, s->count == 0 ? "<i>empty</i>" : "no finite value");
+        tt_buf_printf(out, s->count == 0 ? "<i>empty</i>" : "no finite value");
     }
     if (s != NULL) {
         put_alarm(out, s->nan, "NaN", "#c62828");
         put_alarm(out, s->posinf + s->neginf, "Inf", "#6a1b9a");
     }
     /* Space at the right: a browser's letters are a bit wider than Graphviz expects. */
-    tt_dot_put(out, "&#160;&#160;</font></td></tr>");
+    tt_buf_printf(out, "&#160;&#160;</font></td></tr>");
 }
 
 /* ---- the tables ---------------------------------------------------------- */
 
 static void put_index(tt_buf *out, int64_t index)
 {
-    tt_dot_put(out, "<td align=\"right\"><font color=\"#829ab1\">%" PRId64 "</font></td>", index);
+    tt_buf_printf(out, "<td align=\"right\"><font color=\"#829ab1\">%" PRId64 "</font></td>", index);
 }
 
 /* Columns [first, last) of one slice, with their numbers. */
 static void put_columns(tt_buf *out, const cell_format *format, const tt_sample_slice *slice,
                         bool has_row_numbers, int64_t first, int64_t last)
 {
-    tt_dot_put(out, "<tr>%s", has_row_numbers ? "<td></td>" : "");
+    tt_buf_printf(out, "<tr>%s", has_row_numbers ? "<td></td>" : "");
     for (int64_t c = first; c < last; c++)
         put_index(out, slice->col[c]);
-    tt_dot_put(out, "</tr>");
+    tt_buf_printf(out, "</tr>");
     for (int64_t r = 0; r < slice->rows; r++) {
-        tt_dot_put(out, "<tr>");
+        tt_buf_printf(out, "<tr>");
         if (has_row_numbers)
             put_index(out, slice->row[r]);
         for (int64_t c = first; c < last; c++)
             put_cell(out, format,
                      (const char *)slice->values +
                          (size_t)(r * slice->cols + c) * tt_dtype_size(format->dtype));
-        tt_dot_put(out, "</tr>");
+        tt_buf_printf(out, "</tr>");
     }
 }
 
 static void put_slice(tt_buf *out, const cell_format *format, const tt_sample_slice *slice, int32_t ndim)
 {
-    tt_dot_put(out,
-               "<td align=\"left\"%s><table border=\"0\" cellborder=\"0\" cellspacing=\"1\" "
-               "cellpadding=\"%d\">",
-               ndim != 0 ? " valign=\"top\"" : "", ndim != 0 ? 2 : 4);
+    tt_buf_printf(out,
+                  "<td align=\"left\"%s><table border=\"0\" cellborder=\"0\" cellspacing=\"1\" "
+                  "cellpadding=\"%d\">",
+                  ndim != 0 ? " valign=\"top\"" : "", ndim != 0 ? 2 : 4);
     if (slice->label[0] != '\0')
-        tt_dot_put(out, "<tr><td colspan=\"%" PRId64 "\" align=\"left\"><b>%s</b></td></tr>",
-                   slice->cols + 1, slice->label);
+        tt_buf_printf(out, "<tr><td colspan=\"%" PRId64 "\" align=\"left\"><b>%s</b></td></tr>",
+                      slice->cols + 1, slice->label);
     int64_t wide = slice->rows == 1 && ndim == 1 ? VECTOR_COLUMNS : slice->cols;
     for (int64_t first = 0; ndim != 0 && first < slice->cols; first += wide)
         put_columns(out, format, slice, ndim > 1, first,
                     first + wide < slice->cols ? first + wide : slice->cols);
     if (ndim == 0) { /* one number, without indices */
-        tt_dot_put(out, "<tr>");
+        tt_buf_printf(out, "<tr>");
         put_cell(out, format, slice->values);
-        tt_dot_put(out, "</tr>");
+        tt_buf_printf(out, "</tr>");
     }
-    tt_dot_put(out, "</table></td>");
+    tt_buf_printf(out, "</table></td>");
 }
 
 static void put_tables(tt_buf *out, const tt_graph_node *node)
@@ -336,28 +337,28 @@ static void put_tables(tt_buf *out, const tt_graph_node *node)
         return;
     cell_format format = choose_format(node);
     size_t wide = first->cols < WIDE_SLICE ? SLICES_WIDE : SLICES_WIDE - 1;
-    tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" "
-                    "cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\">");
+    tt_buf_printf(out, "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" "
+                       "cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\">");
     for (size_t i = 0; i < count; i++) {
         if (i % wide == 0)
-            tt_dot_put(out, i == 0 ? "<tr>" : "</tr><tr>");
+            tt_buf_printf(out, i == 0 ? "<tr>" : "</tr><tr>");
         put_slice(out, &format, tt_sample_at(node->sample, i), node->ndim);
     }
-    tt_dot_put(out, "</tr></table></font></td></tr>");
+    tt_buf_printf(out, "</tr></table></font></td></tr>");
     if (tt_sample_is_partial(node->sample))
-        tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"9\" color=\"#8d5524\"><i>"
-                        "sampled: not every element is shown</i></font></td></tr>");
+        tt_buf_printf(out, "<tr><td align=\"left\"><font point-size=\"9\" color=\"#8d5524\"><i>"
+                           "sampled: not every element is shown</i></font></td></tr>");
 }
 
 void tt_graph_label(tt_buf *out, const tt_graph_node *node)
 {
-    tt_dot_put(out,
-               "<table border=\"1\" color=\"%s\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
-               "bgcolor=\"white\"%s>",
-               node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
+    tt_buf_printf(out,
+                  "<table border=\"1\" color=\"%s\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
+                  "bgcolor=\"white\"%s>",
+                  node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
     put_head(out, node);
     put_code(out, node->code);
     put_stats(out, node);
     put_tables(out, node);
-    tt_dot_put(out, "</table>");
+    tt_buf_printf(out, "</table>");
 }
