@@ -19,23 +19,17 @@
 
 static bool fits_type(tt_packing packing, tt_column_type type)
 {
-    switch (packing) {
-    case TT_PACK_SAME:
-        return true;
-    case TT_PACK_LINEAR:
-    case TT_PACK_DELTA:
-        return type == TT_COLUMN_INT;
-    case TT_PACK_RAW:
-        return type != TT_COLUMN_BYTES;
-    case TT_PACK_F32:
-        return type == TT_COLUMN_FLOAT;
-    case TT_PACK_BYTES:
-    case TT_PACK_ZSTD:
-        return type == TT_COLUMN_BYTES;
-    case TT_PACK_COUNT_:
-        break;
-    }
-    return false;
+    enum { INT = 1 << TT_COLUMN_INT, FLOAT = 1 << TT_COLUMN_FLOAT, BYTES = 1 << TT_COLUMN_BYTES };
+    static const unsigned types[TT_PACK_COUNT_] = {
+        [TT_PACK_SAME] = INT | FLOAT | BYTES,
+        [TT_PACK_LINEAR] = INT,
+        [TT_PACK_DELTA] = INT,
+        [TT_PACK_RAW] = INT | FLOAT,
+        [TT_PACK_F32] = FLOAT,
+        [TT_PACK_BYTES] = BYTES,
+        [TT_PACK_ZSTD] = BYTES,
+    };
+    return packing < TT_PACK_COUNT_ && (types[packing] & 1u << type) != 0;
 }
 
 /* Steps over the data of a column. */
@@ -171,8 +165,7 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
     tt_cursor cursor = tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len);
     uint64_t len = tt_cursor_varint(&cursor);
     tt_status st = TT_OK;
-    switch (chunk->columns[column].packing) {
-    case TT_PACK_SAME:
+    if (chunk->columns[column].packing == TT_PACK_SAME) {
         if (len * n > TT_COLUMN_BYTES_MAX || len > TT_COLUMN_BYTES_MAX)
             return TT_EFORMAT;
         for (uint32_t i = 0; st == TT_OK && i < n; i++) {
@@ -180,28 +173,19 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
             st = tt_buf_append(bytes, cursor.at, len);
         }
         return st;
-    case TT_PACK_BYTES:
+    }
+    if (chunk->columns[column].packing == TT_PACK_BYTES)
         return take_lengths(cursor, cells, n, bytes);
-    case TT_PACK_ZSTD: {
-        uint64_t packed = tt_cursor_varint(&cursor);
-        if (len > TT_COLUMN_BYTES_MAX + (uint64_t)n * 4)
-            return TT_EFORMAT;
-        char *plain = malloc(len + 1);
-        if (plain == NULL)
-            return TT_ENOMEM;
-        size_t got = ZSTD_decompress(plain, len, cursor.at, packed);
-        st = got == len ? take_lengths(tt_cursor_over(plain, len), cells, n, bytes) : TT_EFORMAT;
-        free(plain);
-        return st;
-    }
-    case TT_PACK_LINEAR:
-    case TT_PACK_DELTA:
-    case TT_PACK_RAW:
-    case TT_PACK_F32:
-    case TT_PACK_COUNT_:
-        break;
-    }
-    return TT_EFORMAT;
+    uint64_t packed = tt_cursor_varint(&cursor); /* TT_PACK_ZSTD, as fits_type() has it */
+    if (len > TT_COLUMN_BYTES_MAX + (uint64_t)n * 4)
+        return TT_EFORMAT;
+    char *plain = malloc(len + 1);
+    if (plain == NULL)
+        return TT_ENOMEM;
+    size_t got = ZSTD_decompress(plain, len, cursor.at, packed);
+    st = got == len ? take_lengths(tt_cursor_over(plain, len), cells, n, bytes) : TT_EFORMAT;
+    free(plain);
+    return st;
 }
 
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)

@@ -72,18 +72,6 @@ static tt_status put_bytes(tt_points *points, tt_column column, const void *byte
     return st;
 }
 
-/* name in tt_stats, column, INT or FLOAT */
-/* clang-format off */
-#define STATS_COLUMNS(X)                                                   \
-    X(count, COUNT, int) X(nan, NAN, int) X(posinf, POSINF, int)           \
-    X(neginf, NEGINF, int) X(zeros, ZEROS, int) X(min, MIN, float)         \
-    X(max, MAX, float) X(absmax, ABSMAX, float) X(sum, SUM, float)         \
-    X(mean, MEAN, float) X(m2, M2, float) X(l1, L1, float)                 \
-    X(sumsq, SUMSQ, float) X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) \
-    X(imax, IMAX, int) X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int)       \
-    X(is_propagated, PROPAGATED, int)
-/* clang-format on */
-
 tt_status tt_points_add(tt_points *points, const tt_record *record)
 {
     uint32_t products = record->products;
@@ -102,10 +90,9 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
         tt_stats s;
         memcpy(&s, tail, sizeof s);
         tail += sizeof s;
-#define X(field, column, type) put_##type(points, TT_COLUMN_##column, s.field);
-        STATS_COLUMNS(X)
+#define X(name, field, type, read) put_##type(points, TT_COLUMN_##name, s.field);
+        TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X) TT_STATS_REST_MAP(X)
 #undef X
-        put_bits(points, TT_COLUMN_ISUM_LO, s.isum_lo);
     }
     if (record->ndim >= 0) {
         unsigned char *at = tt_put_varint(shape, (uint64_t)record->ndim);
@@ -227,17 +214,9 @@ void tt_points_get(tt_points *points, uint32_t i, tt_point *out)
         out->scalar = tt_f64_of(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_COLUMN_SCALAR, i)]);
     if (products & TT_PRODUCT_STATS) {
         uint32_t e = entry_of(points, TT_COLUMN_COUNT, i);
-        tt_stats *s = &out->stats;
-#define GET_int(bits) (int64_t)(bits)
-#define GET_float(bits) tt_f64_of(bits)
-#define X(field, column, type) \
-    s->field = (__typeof__(s->field))GET_##type(points->cells[TT_COLUMN_##column][e]);
-        STATS_COLUMNS(X)
+#define X(name, field, type, read) out->stats.field = read(points->cells[TT_COLUMN_##name][e]);
+        TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X) TT_STATS_REST_MAP(X)
 #undef X
-        s->isum_lo = points->cells[TT_COLUMN_ISUM_LO][e];
-        int64_t *counts[] = { &s->count, &s->nan, &s->posinf, &s->neginf, &s->zeros };
-        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
-            *counts[k] = tt_count_of((uint64_t)*counts[k]);
     }
     if (products & TT_PRODUCT_DIGEST) {
         uint32_t e = entry_of(points, TT_COLUMN_DIGEST_LO, i);

@@ -47,6 +47,32 @@
     X(SAMPLE, BYTES, SAMPLE)  \
     X(VALUE_AT, INT, VALUE)
 
+/* The columns of statistics: name, field of tt_stats, type, how a cell is read.  Readers of whole series
+ * need those of the first two maps, and for var, std, l2 and rms the first. */
+#define TT_STATS_COLUMN_MAP(X)                   \
+    X(COUNT, count, int, tt_count_of)            \
+    X(NAN, nan, int, tt_count_of)                \
+    X(POSINF, posinf, int, tt_count_of)          \
+    X(NEGINF, neginf, int, tt_count_of)          \
+    X(M2, m2, float, tt_f64_of)                  \
+    X(SUMSQ, sumsq, float, tt_f64_of)            \
+    X(PROPAGATED, is_propagated, int, (int32_t)) \
+    X(DTYPE, dtype, int, (int32_t))              \
+    X(MEAN, mean, float, tt_f64_of)
+#define TT_STATS_MORE_MAP(X)          \
+    X(ZEROS, zeros, int, tt_count_of) \
+    X(MIN, min, float, tt_f64_of)     \
+    X(MAX, max, float, tt_f64_of)
+#define TT_STATS_REST_MAP(X)                \
+    X(ABSMAX, absmax, float, tt_f64_of)     \
+    X(SUM, sum, float, tt_f64_of)           \
+    X(L1, l1, float, tt_f64_of)             \
+    X(SUM_IMAG, sum_imag, float, tt_f64_of) \
+    X(IMIN, imin, int, (int64_t))           \
+    X(IMAX, imax, int, (int64_t))           \
+    X(ISUM_LO, isum_lo, bits, (uint64_t))   \
+    X(ISUM_HI, isum_hi, int, (int64_t))
+
 #define X(name, type, product) TT_COLUMN_##name,
 typedef enum tt_column { TT_COLUMN_MAP(X) TT_COLUMN_COUNT_ } tt_column;
 #undef X

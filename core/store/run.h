@@ -74,23 +74,7 @@ tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *ro
                          const tt_index_chunk *entry, const tt_column *columns, size_t count,
                          tt_chunk *out);
 
-/* The columns of statistics that readers of whole series need.  The first nine suffice for var,
- * std, l2 and rms. */
-#define TT_STATS_COLUMN_MAP(X)              \
-    X(COUNT, count, tt_count_of)            \
-    X(NAN, nan, tt_count_of)                \
-    X(POSINF, posinf, tt_count_of)          \
-    X(NEGINF, neginf, tt_count_of)          \
-    X(M2, m2, tt_f64_of)                    \
-    X(SUMSQ, sumsq, tt_f64_of)              \
-    X(PROPAGATED, is_propagated, (int32_t)) \
-    X(DTYPE, dtype, (int32_t))              \
-    X(MEAN, mean, tt_f64_of)
-#define TT_STATS_MORE_MAP(X)     \
-    X(ZEROS, zeros, tt_count_of) \
-    X(MIN, min, tt_f64_of)       \
-    X(MAX, max, tt_f64_of)
-enum { TT_STATS_DERIVED = 9, TT_STATS_ALL = 12 };
+enum { TT_STATS_DERIVED = 9, TT_STATS_ALL = 12 }; /* rows of TT_STATS_COLUMN_MAP; and TT_STATS_MORE_MAP */
 /* Unpacks the first so many of them, of all n entries with statistics, one behind the other. */
 tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n);
 /* Reads entry i of those. */
@@ -98,8 +82,8 @@ static inline void tt_stats_of_cells(const uint64_t *cells, size_t n, size_t i, 
                                      tt_stats *out)
 {
     *out = (tt_stats){ 0 };
-#define X(name, field, read)     \
-    out->field = read(cells[i]); \
+#define X(name, field, type, read) \
+    out->field = read(cells[i]);   \
     cells += n;
     TT_STATS_COLUMN_MAP(X)
     if (columns == TT_STATS_ALL) {

@@ -86,7 +86,7 @@ static double derive(tt_field field, const tt_stats *s)
 tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n)
 {
     static const tt_column wanted[TT_STATS_ALL] = {
-#define X(name, field, read) TT_COLUMN_##name,
+#define X(name, field, type, read) TT_COLUMN_##name,
         TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X)
 #undef X
     };
