@@ -91,35 +91,18 @@ static inline uint32_t distance(narrow type, uint32_t a, uint32_t b)
     return (uint32_t)(gap < 0 ? -gap : gap);
 }
 
-#define WIDEST(name, element)                                                       \
-    static uint32_t name(narrow type, const element *a, const element *b, size_t n) \
-    {                                                                               \
-        uint32_t most = 0;                                                          \
-        for (size_t i = 0; i < n; i++) {                                            \
-            uint32_t nan = is_nan(type, a[i]) | is_nan(type, b[i]);                 \
-            uint32_t ulps = distance(type, a[i], b[i]) & (nan - 1);                 \
-            most = ulps > most ? ulps : most;                                       \
-        }                                                                           \
-        return most;                                                                \
-    }
-WIDEST(widest_f16, uint16_t)
-WIDEST(widest_f8, uint8_t)
-#undef WIDEST
-
 void TT_KERNEL(compare_narrow)(tt_dtype dtype, const void *a, const void *b, size_t n,
                                tt_compare_state *state)
 {
     narrow type = narrow_of(dtype);
     bool is_wide = type.sign == 0x8000;
-    uint32_t most = is_wide ? widest_f16(type, a, b, n) : widest_f8(type, a, b, n);
-    state->ulp_max = most > state->ulp_max ? most : state->ulp_max;
-    for (size_t i = 0; state->ulp_hist != NULL && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         uint32_t x = is_wide ? ((const uint16_t *)a)[i] : ((const uint8_t *)a)[i];
         uint32_t y = is_wide ? ((const uint16_t *)b)[i] : ((const uint8_t *)b)[i];
         uint32_t nans = is_nan(type, x) + is_nan(type, y);
-        if (nans > 0)
+        if (nans == 0)
+            tt_compare_add_ulps(state, distance(type, x, y));
+        else if (state->ulp_hist != NULL)
             state->ulp_hist[nans == 2 && state->equal_nan ? 0 : TT_ULP_NAN]++;
-        else
-            state->ulp_hist[tt_ulp_bin(distance(type, x, y))]++;
     }
 }

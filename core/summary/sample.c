@@ -13,6 +13,7 @@
 #include "tensortap_tools.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ enum {
     CROWD = 4,       /* more slices than this are ... */
     CROWD_LIMIT = 4, /* ... shown with at most so many rows and columns */
     VALUE_ALIGN = 16,
+    INDEX_BYTES = 20, /* of a label: a comma and 19 digits; the bracket and the NUL come on top */
 };
 
 /* One indexed axis of the table: `shown` of `size` indices. */
@@ -66,22 +68,6 @@ static void fill_indices(int64_t *out, axis a)
         out[i] = steps_next(&s);
 }
 
-static size_t decimal_digits(int64_t x)
-{
-    size_t digits = 1;
-    for (; x >= 10; x /= 10)
-        digits++;
-    return digits;
-}
-
-static char *write_index(char *to, int64_t x)
-{
-    size_t digits = decimal_digits(x);
-    for (size_t i = digits; i-- > 0; x /= 10)
-        to[i] = (char)('0' + x % 10);
-    return to + digits;
-}
-
 /* What is going to be shown, before any memory is taken. */
 typedef struct layout {
     axis slice, row, col;
@@ -117,10 +103,7 @@ static layout lay_out(const tt_tensor *t, const tt_sample_options *options)
     l.col = t->ndim > 1    ? axis_of(t->shape[t->ndim - 1], limit)
             : t->ndim == 1 ? axis_of(t->shape[0], options->max_vector)
                            : (axis){ 1, 1 };
-    if (l.leading > 0)
-        l.label_bytes = 2; /* the opening bracket and the NUL */
-    for (int32_t d = 0; d < l.leading; d++)
-        l.label_bytes += decimal_digits(t->shape[d]) + 1;
+    l.label_bytes = l.leading > 0 ? 2 + (size_t)l.leading * INDEX_BYTES : 0;
     return l;
 }
 
@@ -200,8 +183,7 @@ static const char *place_slice(const tt_tensor *t, const layout *l, int64_t flat
             index = flat / t->shape[d + 1];
         else if (l->leading > 1)
             index = flat % t->shape[d];
-        *label++ = d == 0 ? '[' : ',';
-        label = write_index(label, index);
+        label += sprintf(label, "%c%" PRId64, d == 0 ? '[' : ',', index);
         if (t->count > 0) /* strides of an empty tensor were never checked */
             from += index * t->stride[d];
     }
