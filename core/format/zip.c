@@ -38,6 +38,19 @@ static uint32_t narrow(uint64_t number)
     return is_wide(number) ? UINT32_MAX : (uint32_t)number;
 }
 
+/* A number of a header, and how many bytes it takes; 0 bytes: the end. */
+typedef struct field {
+    uint64_t number;
+    size_t bytes;
+} field;
+
+static void put_fields(tt_buf *out, const field *fields)
+{
+    for (; fields->bytes > 0; fields++)
+        tt_wire_number(out, fields->number, fields->bytes);
+}
+#define PUT(out, ...) put_fields((out), (const field[]){ __VA_ARGS__, { 0, 0 } })
+
 void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_buf *out)
 {
     assert(zip->count < TT_ZIP_ENTRIES);
@@ -45,23 +58,14 @@ void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_buf *out)
     uint64_t at = out->len + zip->elsewhere;
     uint64_t start = at + LOCAL_BYTES + name_len + wide + EXTRA_HEAD;
     size_t pad = (size_t)((zip->align - start % zip->align) % zip->align);
-    tt_wire_number(out, 0x04034b50, 4);
-    tt_wire_number(out, wide > 0 ? VERSION_64 : 0, 2);
-    tt_wire_number(out, FLAGS, 2);
-    tt_wire_number(out, 0, 2 + 2 + 2); /* stored; time and date are none */
-    tt_wire_number(out, 0, 4);         /* CRC: behind the bytes */
-    tt_wire_number(out, wide > 0 ? UINT64_MAX : 0, 4 + 4);
-    tt_wire_number(out, name_len, 2);
-    tt_wire_number(out, wide + EXTRA_HEAD + pad, 2);
+    uint64_t version = wide > 0 ? VERSION_64 : 0, size = wide > 0 ? UINT64_MAX : 0;
+    /* Stored; time and date are none; the CRC comes behind the bytes. */
+    PUT(out, { 0x04034b50, 4 }, { version, 2 }, { FLAGS, 2 }, { 0, 2 + 2 + 2 }, { 0, 4 }, { size, 4 + 4 },
+        { name_len, 2 }, { wide + EXTRA_HEAD + pad, 2 });
     tt_buf_text(out, name);
-    if (wide > 0) {
-        tt_wire_number(out, EXTRA_64, 2);
-        tt_wire_number(out, 16, 2);
-        tt_wire_number(out, bytes, 8);
-        tt_wire_number(out, bytes, 8);
-    }
-    tt_wire_number(out, EXTRA_PAD, 2);
-    tt_wire_number(out, pad, 2);
+    if (wide > 0)
+        PUT(out, { EXTRA_64, 2 }, { 16, 2 }, { bytes, 8 }, { bytes, 8 });
+    PUT(out, { EXTRA_PAD, 2 }, { pad, 2 });
     unsigned char *room = tt_wire_room(out, pad);
     if (room != NULL)
         memset(room, 'Z', pad);
@@ -73,10 +77,7 @@ void tt_zip_end(tt_zip *zip, uint32_t crc, tt_buf *out)
     tt_zip_entry *entry = &zip->entry[zip->count - 1];
     size_t size = is_wide(entry->bytes) ? 8 : 4;
     entry->crc = crc;
-    tt_wire_number(out, 0x08074b50, 4);
-    tt_wire_number(out, crc, 4);
-    tt_wire_number(out, entry->bytes, size);
-    tt_wire_number(out, entry->bytes, size);
+    PUT(out, { 0x08074b50, 4 }, { crc, 4 }, { entry->bytes, size }, { entry->bytes, size });
 }
 
 void tt_zip_add(tt_zip *zip, const char *name, const void *bytes, size_t n, tt_buf *out)
@@ -90,28 +91,16 @@ static void put_row(const tt_zip_entry *entry, tt_buf *out)
 {
     bool has_bytes = is_wide(entry->bytes), has_at = is_wide(entry->at);
     size_t wide = (has_bytes ? 16u : 0u) + (has_at ? 8u : 0u);
-    tt_wire_number(out, 0x02014b50, 4);
-    tt_wire_number(out, wide > 0 ? VERSION_64 : 0, 2);
-    tt_wire_number(out, wide > 0 ? VERSION_64 : 0, 2);
-    tt_wire_number(out, FLAGS, 2);
-    tt_wire_number(out, 0, 2 + 2 + 2);
-    tt_wire_number(out, entry->crc, 4);
-    tt_wire_number(out, narrow(entry->bytes), 4);
-    tt_wire_number(out, narrow(entry->bytes), 4);
-    tt_wire_number(out, strlen(entry->name), 2);
-    tt_wire_number(out, wide > 0 ? wide + EXTRA_HEAD : 0, 2);
-    tt_wire_number(out, 0, 2 + 2); /* no comment; the first disk */
-    tt_wire_number(out, 0, 2 + 4); /* attributes */
-    tt_wire_number(out, narrow(entry->at), 4);
+    uint64_t version = wide > 0 ? VERSION_64 : 0, bytes = narrow(entry->bytes);
+    /* No comment, on the first disk, no attributes. */
+    PUT(out, { 0x02014b50, 4 }, { version, 2 }, { version, 2 }, { FLAGS, 2 }, { 0, 2 + 2 + 2 },
+        { entry->crc, 4 }, { bytes, 4 }, { bytes, 4 }, { strlen(entry->name), 2 },
+        { wide > 0 ? wide + EXTRA_HEAD : 0, 2 }, { 0, 2 + 2 }, { 0, 2 + 4 }, { narrow(entry->at), 4 });
     tt_buf_text(out, entry->name);
-    if (wide > 0) {
-        tt_wire_number(out, EXTRA_64, 2);
-        tt_wire_number(out, wide, 2);
-    }
-    if (has_bytes) {
-        tt_wire_number(out, entry->bytes, 8);
-        tt_wire_number(out, entry->bytes, 8);
-    }
+    if (wide > 0)
+        PUT(out, { EXTRA_64, 2 }, { wide, 2 });
+    if (has_bytes)
+        PUT(out, { entry->bytes, 8 }, { entry->bytes, 8 });
     if (has_at)
         tt_wire_number(out, entry->at, 8);
 }
@@ -122,26 +111,11 @@ void tt_zip_finish(tt_zip *zip, tt_buf *out)
     for (uint32_t i = 0; i < zip->count; i++)
         put_row(&zip->entry[i], out);
     uint64_t end = out->len + zip->elsewhere;
-    if (is_wide(at)) {
-        tt_wire_number(out, 0x06064b50, 4);
-        tt_wire_number(out, 44, 8); /* of what follows */
-        tt_wire_number(out, VERSION_64, 2);
-        tt_wire_number(out, VERSION_64, 2);
-        tt_wire_number(out, 0, 4 + 4);
-        tt_wire_number(out, zip->count, 8);
-        tt_wire_number(out, zip->count, 8);
-        tt_wire_number(out, end - at, 8);
-        tt_wire_number(out, at, 8);
-        tt_wire_number(out, 0x07064b50, 4);
-        tt_wire_number(out, 0, 4);
-        tt_wire_number(out, end, 8);
-        tt_wire_number(out, 1, 4);
-    }
-    tt_wire_number(out, 0x06054b50, 4);
-    tt_wire_number(out, 0, 2 + 2);
-    tt_wire_number(out, zip->count, 2);
-    tt_wire_number(out, zip->count, 2);
-    tt_wire_number(out, end - at, 4);
-    tt_wire_number(out, narrow(at), 4);
-    tt_wire_number(out, 0, 2);
+    enum { FOLLOWING = 44 }; /* bytes of the zip64 end behind this number */
+    if (is_wide(at))
+        PUT(out, { 0x06064b50, 4 }, { FOLLOWING, 8 }, { VERSION_64, 2 }, { VERSION_64, 2 }, { 0, 4 + 4 },
+            { zip->count, 8 }, { zip->count, 8 }, { end - at, 8 }, { at, 8 }, { 0x07064b50, 4 }, { 0, 4 },
+            { end, 8 }, { 1, 4 });
+    PUT(out, { 0x06054b50, 4 }, { 0, 2 + 2 }, { zip->count, 2 }, { zip->count, 2 }, { end - at, 4 },
+        { narrow(at), 4 }, { 0, 2 });
 }
