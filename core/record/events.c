@@ -205,28 +205,6 @@ static bool has_site(const tt_recorder *rec, int32_t site)
     return site >= 0 && site < tt_sites_count(rec->sites);
 }
 
-/* A third less time than through tt_recorder_add: a loop may log millions. */
-tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value)
-{
-    if (!has_site(rec, site))
-        return TT_EINVAL;
-    uint64_t at;
-    tt_record *record = reserve_or_drop(rec, NULL, 1, &at);
-    if (record == NULL)
-        return TT_OK;
-    *record = (tt_record){ .slots = 1,
-                           .kind = TT_RECORD_POINT,
-                           .ndim = -1,
-                           .site = site,
-                           .step = step,
-                           .time = tt_clock_now(),
-                           .scalar = value,
-                           .products = TT_PRODUCT_SCALAR };
-    tt_queue_commit(&rec->queue, at);
-    atomic_fetch_add_explicit(&rec->events, 1, memory_order_relaxed);
-    return TT_OK;
-}
-
 /* Appends n bytes at *at. */
 static void put(char **at, const void *bytes, size_t n)
 {
@@ -311,6 +289,11 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
         count_drop(rec, slots_for((size_t)e->tensor->count * tt_dtype_size(e->tensor->dtype)));
     pthread_mutex_unlock(&rec->value_lock);
     return TT_OK;
+}
+
+tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value)
+{
+    return tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .scalar = &value });
 }
 
 /* A record of two texts, one behind the other; where there is no room, that is counted. */

@@ -19,10 +19,7 @@ tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, double va
         runs_recorder_make_room(self, 0);
     if (self->rec == NULL)
         return TT_OK;
-    if (self->checker != NULL)
-        tt_checker_see(self->checker, tt_recorder_site_name(self->rec, site),
-                       &(tt_event){ .site = site, .step = self->step, .scalar = &value });
-    return tt_recorder_scalar(self->rec, site, self->step, value);
+    return runs_recorder_emit(self, &(tt_event){ .site = site, .step = self->step, .scalar = &value });
 }
 
 PyObject *runs_recorder_watch_health(PyObject *self, PyObject *Py_UNUSED(none))
