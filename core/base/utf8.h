@@ -7,10 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    TT_UTF8_BYTES = 4,        /* the longest character */
-    TT_UTF8_REPLACED = 0xFFFD /* stands for bytes that are no character */
-};
+enum { TT_UTF8_BYTES = 4 }; /* the longest character */
 #define TT_UTF8_INVALID UINT32_MAX
 
 /* Reads the character at the beginning of len > 0 bytes; returns its length.
