@@ -18,9 +18,6 @@ typedef struct runs_reader {
 tt_run *runs_reader_enter(PyObject *self);
 /* Leaves it.  Returns the result, or drops it and raises the error. */
 PyObject *runs_reader_leave(PyObject *self, tt_status st, const tt_error *err, PyObject *result);
-/* Enters two in one order whoever is a and whoever is b, so that no two threads wait for each other; b
- * may be a. */
-bool runs_reader_enter_both(PyObject *a, PyObject *b);
 PyObject *runs_reader_text(const char *text); /* whatever its bytes are; NULL: None */
 
 PyObject *runs_reader_tree(PyObject *self, PyObject *only);

@@ -1,5 +1,5 @@
-/* reader_reports.c -- reports about a whole run: the origin of the first NaN, its tree, and where it
- * starts to differ from another run.
+/* reader_reports.c -- reports about a whole run: the origin of the first NaN, its tree, where it starts to
+ * differ from another run, what the rules of health find, and the page.
  *
  * The answers are the core's, the same that the program prints.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -79,7 +79,9 @@ static PyObject *describe_site(const tt_diff_site *site)
                          site->worst.a, site->worst.b);
 }
 
-bool runs_reader_enter_both(PyObject *a, PyObject *b)
+/* Enters two in one order whoever is a and whoever is b, so that no two threads wait for each other; b
+ * may be a. */
+static bool enter_both(PyObject *a, PyObject *b)
 {
     PyObject *first = a < b ? a : b, *second = a < b ? b : a;
     if (runs_reader_enter(first) == NULL)
@@ -127,7 +129,7 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     options.has_tolerance = options.rtol >= 0 || options.atol >= 0;
     options.rtol = options.rtol >= 0 ? options.rtol : 0;
     options.atol = options.atol >= 0 ? options.atol : 0;
-    if (!runs_reader_enter_both(self, other))
+    if (!enter_both(self, other))
         return NULL;
     tt_run *a = ((runs_reader *)self)->run, *b = ((runs_reader *)other)->run;
     Py_BEGIN_ALLOW_THREADS
@@ -141,4 +143,88 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     if (other != self)
         runs_reader_leave(other, TT_OK, NULL, NULL);
     return runs_reader_leave(self, st, &err, result);
+}
+
+/* ---- texts of the core ----------------------------------------------------- */
+
+/* Leaves the run; str or bytes of what is in the buffer, which is freed. */
+static PyObject *leave_with(PyObject *self, tt_status st, const tt_error *err, tt_buf *text,
+                            bool is_bytes)
+{
+    Py_ssize_t len = (Py_ssize_t)text->len;
+    PyObject *result = st < 0     ? NULL
+                       : is_bytes ? PyBytes_FromStringAndSize(text->data, len)
+                                  : PyUnicode_FromStringAndSize(text->data, len); /* owned */
+    tt_buf_free(text);
+    return runs_reader_leave(self, st, err, result);
+}
+
+static tt_status find(tt_run *run, const tt_health_options *options, tt_buf *out, tt_error *err)
+{
+    tt_findings *findings = NULL; /* owned */
+    tt_status st = tt_health(run, options, &findings, err);
+    if (st < 0)
+        return st;
+    st = tt_findings_write(findings, out);
+    tt_findings_free(findings);
+    return st;
+}
+
+/* health(select, ignore, baseline) -> JSON text; None: all rules; none of them; no baseline */
+PyObject *runs_reader_health(PyObject *self, PyObject *args)
+{
+    tt_health_options options = { 0 };
+    PyObject *baseline = Py_None; /* borrowed */
+    tt_buf out = { 0 };
+    tt_error err = { "" };
+    tt_status st;
+    if (!PyArg_ParseTuple(args, "zzO:health", &options.select, &options.ignore, &baseline))
+        return NULL;
+    if (baseline != Py_None && !PyObject_TypeCheck(baseline, Py_TYPE(self)))
+        return PyErr_Format(PyExc_TypeError, "baseline must be a RunReader or None");
+    if (!enter_both(self, baseline != Py_None ? baseline : self))
+        return NULL;
+    options.baseline = baseline != Py_None ? ((runs_reader *)baseline)->run : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = find(((runs_reader *)self)->run, &options, &out, &err);
+    Py_END_ALLOW_THREADS
+    if (baseline != Py_None && baseline != self)
+        runs_reader_leave(baseline, TT_OK, NULL, NULL);
+    return leave_with(self, st, &err, &out, false);
+}
+
+/* page(path, state, private) -> bytes */
+PyObject *runs_reader_page(PyObject *self, PyObject *args)
+{
+    tt_page_run page = { 0 };
+    int is_private = 0;
+    tt_buf out = { 0 };
+    tt_error err = { "" };
+    tt_status st;
+    if (PyArg_ParseTuple(args, "ssp:page", &page.path, &page.state, &is_private))
+        page.run = runs_reader_enter(self);
+    if (page.run == NULL)
+        return NULL;
+    const tt_page_options options = { .is_private = is_private != 0 };
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_page_write(&page, 1, &options, &out, &err);
+    Py_END_ALLOW_THREADS
+    return leave_with(self, st, &err, &out, true);
+}
+
+/* verdict(state) -> JSON text */
+PyObject *runs_reader_verdict(PyObject *self, PyObject *state)
+{
+    tt_page_run page = { .path = "", .state = PyUnicode_AsUTF8(state) };
+    tt_buf out = { 0 };
+    tt_error err = { "" };
+    tt_status st;
+    if (page.state != NULL)
+        page.run = runs_reader_enter(self);
+    if (page.run == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = tt_page_verdict(&page, &out, &err);
+    Py_END_ALLOW_THREADS
+    return leave_with(self, st, &err, &out, false);
 }

@@ -44,40 +44,36 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     static char *names[] = { "path",      "only",   "exclude", "products", "every",
                              "rank",      "resume", "drop",    "compress", "queue_bytes",
                              "max_bytes", "budget", "info",    "child",    NULL };
-    const char *path, *only = NULL, *exclude = NULL;
-    unsigned int products = TT_PRODUCT_STATS, every = 1;
-    int rank = 0, resume = 0, drop = 0, compress = 0, child = 0;
+    tt_recorder_options options = { .plan = { .products = TT_PRODUCT_STATS, .every = 1 } };
+    tt_plan *plan = &options.plan;
+    const char *path;
+    int resume = 0, drop = 0, compress = 0;
     Py_ssize_t queue_bytes = 0;
     long long max_bytes = 0;
     double budget = 0;
-    PyObject *info = NULL;      /* borrowed */
-    runs_recorder *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path, &only,
-                                     &exclude, &products, &every, &rank, &resume, &drop, &compress,
-                                     &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &child))
+    PyObject *info = NULL; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path,
+                                     &plan->only, &plan->exclude, &plan->products, &plan->every,
+                                     &options.rank, &resume, &drop, &compress, &queue_bytes, &max_bytes,
+                                     &budget, &PyDict_Type, &info, &options.child))
         return NULL;
     const char **facts = read_info(info); /* owned */
     if (facts == NULL)
         return NULL;
-    tt_recorder_options options = {
-        .rank = rank,
-        .child = child,
-        .resumes = resume != 0,
-        .drops = drop != 0,
-        .compresses = compress != 0,
-        .queue_bytes = (size_t)queue_bytes,
-        .max_bytes = max_bytes,
-        .info = facts,
-        .plan = { .only = only, .exclude = exclude, .products = products, .every = every },
-    };
+    options.resumes = resume != 0;
+    options.drops = drop != 0;
+    options.compresses = compress != 0;
+    options.queue_bytes = (size_t)queue_bytes;
+    options.max_bytes = max_bytes;
+    options.info = facts;
     tt_error err = { "" };
     tt_status st = TT_ENOMEM;
-    self = (runs_recorder *)type->tp_alloc(type, 0);
+    runs_recorder *self = (runs_recorder *)type->tp_alloc(type, 0); /* owned */
     if (self == NULL)
         goto out;
-    self->every = every > 0 ? every : 1;
+    self->every = plan->every > 0 ? plan->every : 1;
     self->budget = budget;
-    self->drops = drop != 0;
+    self->drops = options.drops;
     self->start_ns = self->look_ns = self->cost_told_ns = runs_clock_coarse();
     self->look_step = -1;
     self->watchers = PyList_New(0);

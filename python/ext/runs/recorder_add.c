@@ -289,10 +289,9 @@ static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
     site = site_of(self, name, "log");
     if (site < 0)
         return -1;
-    int64_t start = runs_recorder_is_timed(self) ? runs_clock_fine() : 0;
+    int64_t start = runs_recorder_begin(self);
     (void)runs_recorder_emit_number(self, site, number);
-    if (start != 0)
-        runs_recorder_charge(self, -1, runs_clock_fine() - start);
+    runs_recorder_end(self, -1, start);
     return runs_recorder_tell_error(self);
 }
 

@@ -8,7 +8,6 @@
 #include "runs/recorder.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "tensortap_tools.h"
 
 enum {
@@ -22,16 +21,6 @@ enum {
     SHOWN = 6, /* sites that a note names */
 };
 static const double aim = 0.8; /* of the budget, so that it is not missed again at once */
-
-int64_t runs_clock_fine(void)
-{
-    return base_clock(CLOCK_REALTIME);
-}
-
-int64_t runs_clock_coarse(void)
-{
-    return base_clock(CLOCK_REALTIME_COARSE);
-}
 
 runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site)
 {

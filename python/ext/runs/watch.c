@@ -10,23 +10,16 @@
 
 /* ---- life ---------------------------------------------------------------- */
 
-static PyObject *or_null(PyObject *function)
-{
-    return function != Py_None ? Py_NewRef(function) : NULL;
-}
-
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "recorder",     "inputs",    "activation_gradients",
                              "on_nonfinite", "on_device", "on_skip",
                              "on_again",     "on_loss",   NULL };
     binding_state *state = PyType_GetModuleState(type);
-    PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed, like the next */
-    PyObject *on_skip = Py_None, *on_again = Py_None, *on_loss = Py_None;
+    PyObject *recorder, *given[5] = { 0 }; /* borrowed; functions, in the order of their fields */
     int inputs = 0, gradients = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOO:Watch", names, &recorder, &inputs,
-                                     &gradients, &on_nonfinite, &on_device, &on_skip, &on_again,
-                                     &on_loss) ||
+                                     &gradients, &given[0], &given[1], &given[2], &given[3], &given[4]) ||
         runs_recorder_of(state, recorder) == NULL)
         return NULL;
     if (!tensor_torch_find(&state->torch))
@@ -36,11 +29,10 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     self->state = state;
     self->recorder = (runs_recorder *)Py_NewRef(recorder);
-    self->on_nonfinite = or_null(on_nonfinite);
-    self->on_device = or_null(on_device);
-    self->on_skip = or_null(on_skip);
-    self->on_again = or_null(on_again);
-    self->on_loss = or_null(on_loss);
+    PyObject **functions[] = { &self->on_nonfinite, &self->on_device, &self->on_skip, &self->on_again,
+                               &self->on_loss };
+    for (int i = 0; i < 5; i++)
+        *functions[i] = given[i] != Py_None ? Py_XNewRef(given[i]) : NULL;
     self->has_activation_gradients = gradients != 0;
     self->notes = true;
     self->norm_site = -1;

@@ -22,8 +22,7 @@ typedef struct site_place {
 /* A call of a module inside a compiled graph, whose gradients come later. */
 typedef struct probed_call {
     uint64_t number; /* of probe_row.call */
-    uint32_t call, thread;
-    uint8_t phase;
+    runs_watch_tag tag;
 } probed_call;
 
 /* What a link of ours carries. */
@@ -105,6 +104,13 @@ static link_sites *sites_of(calls_link *link)
     return link->data;
 }
 
+static runs_watch_tag tag_of(const calls_event *event)
+{
+    return (runs_watch_tag){ .call = event->call,
+                             .thread = event->thread,
+                             .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+}
+
 /* Looks at all tensors of obj.  0, or -1 with the exception of on_nonfinite. */
 static int look(walk_context *walk, const calls_event *event, PyObject *obj)
 {
@@ -114,13 +120,8 @@ static int look(walk_context *walk, const calls_event *event, PyObject *obj)
         return 0;
     walk->looks = event->looks;
     walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
-    walk->tag = (runs_watch_tag){ .call = event->call,
-                                  .thread = event->thread,
-                                  .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
-    tensor_place path;
-    path.depth = path.found = 0;
-    path.hash = 0;
-    int result = tensor_walk(&self->state->torch, obj, &path, found_tensor, walk);
+    walk->tag = tag_of(event);
+    int result = tensor_walk(&self->state->torch, obj, found_tensor, walk);
     if (result < 0 && self->on_nonfinite == NULL) {
         calls_consumer_take_error(&self->consumer); /* a key without a hash, no memory */
         result = 0;
@@ -237,15 +238,11 @@ static void note_call(runs_watch *self, calls_link *link, const calls_event *eve
     sites->call_step = self->recorder->step;
     if (sites->call_count < MOST_CALLS &&
         base_array_grow(&sites->calls, &sites->call_cap, sites->call_count + 1, sizeof *sites->calls))
-        sites->calls[sites->call_count++] =
-            (probed_call){ .number = number,
-                           .call = event->call,
-                           .thread = event->thread,
-                           .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+        sites->calls[sites->call_count++] = (probed_call){ .number = number, .tag = tag_of(event) };
 }
 
 /* The call whose output has this gradient; the last one if backward repeated the forward. */
-static probed_call call_numbered(calls_link *link, const calls_event *event, uint64_t number)
+static runs_watch_tag call_numbered(calls_link *link, const calls_event *event, uint64_t number)
 {
     link_sites *sites = sites_of(link);
     size_t count = sites != NULL ? sites->call_count : 0;
@@ -253,10 +250,10 @@ static probed_call call_numbered(calls_link *link, const calls_event *event, uin
         size_t at = (sites->call_found + count - i) % count;
         if (sites->calls[at].number == number) {
             sites->call_found = at;
-            return sites->calls[at];
+            return sites->calls[at].tag;
         }
     }
-    return (probed_call){ .call = event->call, .thread = event->thread, .phase = TT_PHASE_TRAIN };
+    return (runs_watch_tag){ .call = event->call, .thread = event->thread, .phase = TT_PHASE_TRAIN };
 }
 
 static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
@@ -266,18 +263,10 @@ static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_
     int32_t site = probed_site(self, link, place, place->is_gradient);
     if (site < 0)
         return 0;
-    runs_watch_tag tag = { .site = site,
-                           .call = event->call,
-                           .thread = event->thread,
-                           .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
-    if (place->is_gradient) {
-        probed_call of = call_numbered(link, event, row->call);
-        tag.call = of.call;
-        tag.thread = of.thread;
-        tag.phase = of.phase;
-    } else if (self->has_activation_gradients && !place->is_input) {
+    runs_watch_tag tag = place->is_gradient ? call_numbered(link, event, row->call) : tag_of(event);
+    tag.site = site;
+    if (!place->is_gradient && self->has_activation_gradients && !place->is_input)
         note_call(self, link, event, row->call);
-    }
     return runs_watch_record_row(self, row, &tag);
 }
 

@@ -135,7 +135,7 @@ void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter
     tensor_view view;
     if (self->recorder->rec == NULL || self->state->is_device_forced)
         return;
-    int64_t start = runs_recorder_is_timed(self->recorder) ? runs_clock_fine() : 0;
+    int64_t start = runs_recorder_begin(self->recorder);
     if (has_update && parameter->update_site >= 0 &&
         tensor_view_open(&self->state->torch, tensor, &view) == VIEW_OK) {
         measure_update(self, parameter, &view.tensor);
@@ -146,8 +146,7 @@ void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter
         count_silent(self, parameter, &view.tensor);
         tensor_view_close(&view);
     }
-    if (start != 0)
-        runs_recorder_charge(self->recorder, -1, runs_clock_fine() - start);
+    runs_recorder_end(self->recorder, -1, start);
 }
 
 /* ---- calls of a model --------------------------------------------------------- */
@@ -201,10 +200,9 @@ static int found_input(void *context, PyObject *tensor, const tensor_place *Py_U
 static void record_batch(runs_watch *self, int32_t site, const calls_event *event)
 {
     batch b = { .watch = self, .ndim = -1, .wants_stats = self->recorder->step % EVERY == 0 };
-    tensor_place path = { .depth = 0 };
-    (void)tensor_walk(&self->state->torch, event->args, &path, found_input, &b);
+    (void)tensor_walk(&self->state->torch, event->args, found_input, &b);
     if (event->kwargs != NULL)
-        (void)tensor_walk(&self->state->torch, event->kwargs, &path, found_input, &b);
+        (void)tensor_walk(&self->state->torch, event->kwargs, found_input, &b);
     PyErr_Clear();
     if ((b.digest.low | b.digest.high) == 0 || self->recorder->rec == NULL)
         return; /* no tensor that can be read here */
@@ -238,10 +236,9 @@ static int found_output(void *context, PyObject *tensor, const tensor_place *Py_
 static int requires_grad(runs_watch *self, PyObject *output)
 {
     const tensor_torch *torch = &self->state->torch;
-    tensor_place path = { .depth = 0 };
     outputs all = { .requires_grad = torch->requires_grad, .requires = -1 };
     if (torch->requires_grad != NULL)
-        (void)tensor_walk(&self->state->torch, output, &path, found_output, &all);
+        (void)tensor_walk(&self->state->torch, output, found_output, &all);
     PyErr_Clear();
     return all.requires;
 }
@@ -251,7 +248,7 @@ void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *nam
 {
     if (self->recorder->rec == NULL || self->parameters.count == 0)
         return;
-    int64_t start = runs_recorder_is_timed(self->recorder) ? runs_clock_fine() : 0;
+    int64_t start = runs_recorder_begin(self->recorder);
     int requires = requires_grad(self, event->output);
     if (event->is_training && requires == 0)
         record_number(self, own_site(self, &root->no_grad, "tensortap/no_grad", name, true), 1);
@@ -264,8 +261,7 @@ void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *nam
         record_batch(self, site, event);
     if (!event->is_training && requires == 1 && root->with_grad == 0)
         (void)own_site(self, &root->with_grad, "tensortap/with_grad", name, true);
-    if (start != 0)
-        runs_recorder_charge(self->recorder, -1, runs_clock_fine() - start);
+    runs_recorder_end(self->recorder, -1, start);
 }
 
 void runs_watch_note_step(runs_watch *self)

@@ -148,10 +148,9 @@ int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, c
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
     bool had_told = recorder->has_told_error;
-    int64_t start = runs_recorder_is_timed(recorder) ? runs_clock_fine() : 0;
+    int64_t start = runs_recorder_begin(recorder);
     int result = record(self, looks, tensor, tag, products, stats);
-    if (start != 0)
-        runs_recorder_charge(recorder, tag->site, runs_clock_fine() - start);
+    runs_recorder_end(recorder, tag->site, start);
     if (recorder->has_told_error != had_told) /* by a warning, which runs Python code */
         tensor_looks_clear(looks);
     return result;
