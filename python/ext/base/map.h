@@ -5,7 +5,7 @@
 
 #include "base/compat.h"
 
-typedef struct base_map { /* address -> address; open addressing */
+typedef struct base_map { /* address -> address, which is not NULL; open addressing */
     const void **keys;
     void **values;
     size_t cap, used;
@@ -26,12 +26,20 @@ static inline size_t base_map_slot(const base_map *map, const void *key)
 }
 
 /* NULL: not there.  Inline, because events look up frames and code objects. */
-static inline void **base_map_find(const base_map *map, const void *key)
+static inline void *base_map_find(const base_map *map, const void *key)
 {
     if (map->used == 0)
         return NULL;
     size_t i = base_map_slot(map, key);
-    return map->keys[i] != NULL ? &map->values[i] : NULL;
+    return map->keys[i] != NULL ? map->values[i] : NULL;
+}
+
+/* The next value from *at on, which moves behind it; NULL: there is none.  Start with *at = 0. */
+static inline void *base_map_next(const base_map *map, size_t *at)
+{
+    while (*at < map->cap && map->keys[*at] == NULL)
+        ++*at;
+    return *at < map->cap ? map->values[(*at)++] : NULL;
 }
 
 int base_map_put(base_map *map, const void *key, void *value);

@@ -30,8 +30,7 @@ BINDING_FUNCTION(binding_find_tensors)
     if (!PyUnicode_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "find_tensors(): the name must be a str, not %R", args[1]);
     naming work = { .name = args[1], .found = PyList_New(0) };
-    tensor_place place = { 0 };
-    if (work.found != NULL && tensor_walk(torch_of(module), args[0], &place, add_named, &work) < 0)
+    if (work.found != NULL && tensor_walk(torch_of(module), args[0], add_named, &work) < 0)
         Py_CLEAR(work.found); /* a key that cannot be hashed, or no memory */
     return work.found;
 }

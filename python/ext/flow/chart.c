@@ -1,6 +1,7 @@
 /* chart.c -- a ring of nodes, found again by the state that they show.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
+#include "base/array.h"
 #include "tensortap_tools.h"
 
 #include <stdlib.h>
@@ -27,8 +28,7 @@ static const void *key_address(uint64_t key)
 
 uint64_t flow_chart_find(const flow_chart *chart, uint64_t key)
 {
-    void **found = key != 0 ? base_map_find(&chart->index, key_address(key)) : NULL;
-    return found != NULL ? (uint64_t)(uintptr_t)*found : 0;
+    return key != 0 ? (uint64_t)(uintptr_t)base_map_find(&chart->index, key_address(key)) : 0;
 }
 
 void flow_chart_drop(flow_chart *chart)
@@ -209,16 +209,15 @@ static void list_chain(const flow_chart *chart, uint64_t key, flow_wait *out)
 void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key)
 {
     flow_wait wait;
-    flow_ids from;
+    flow_ids from = { 0 };
     bool is_there = flow_chart_find(chart, key) != 0;
-    BASE_LIST_OPEN(&from);
     (void)flow_chart_nodes_of(chart, key, &from);
     wait.until_count = 0;
     for (size_t i = 0; i < from.count; i++)
         if (arrow_of(node, from.all[i]) == node->from_count && wait.until_count < FLOW_UNTIL)
             wait.until[wait.until_count++] = from.all[i];
     (void)flow_node_join(node, from.all, from.count);
-    BASE_LIST_CLOSE(&from);
+    PyMem_Free(from.all);
     if (is_there || key == 0 || node->wait_count == FLOW_WAITS)
         return;
     list_chain(chart, key, &wait);
@@ -314,11 +313,9 @@ void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
 
 bool flow_ids_add(flow_ids *ids, uint64_t id)
 {
-    uint64_t *all = id != 0 ? BASE_LIST_GROW(ids, ids->count + 1) : NULL;
-    if (all == NULL)
+    if (id == 0 || !base_array_grow(&ids->all, &ids->cap, ids->count + 1, sizeof id))
         return false;
-    ids->all = all;
-    all[ids->count++] = id;
+    ids->all[ids->count++] = id;
     return true;
 }
 

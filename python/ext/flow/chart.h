@@ -9,7 +9,6 @@
 #ifndef TT_EXT_FLOW_CHART_H
 #define TT_EXT_FLOW_CHART_H
 
-#include "base/list.h"
 #include "base/map.h"
 #include "binding/state.h"
 #include "lines/source.h"
@@ -52,7 +51,10 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
-typedef BASE_LIST(uint64_t, 32) flow_ids; /* of nodes that arrows start at */
+typedef struct flow_ids { /* of nodes that arrows start at */
+    uint64_t *all;        /* owned */
+    size_t count, cap;
+} flow_ids;
 
 bool flow_ids_add(flow_ids *ids, uint64_t id); /* false: it is 0, or there is no memory */
 

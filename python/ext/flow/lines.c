@@ -172,24 +172,19 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
 static void add_results(flow_object *self, const lines_event *event, size_t at, flow_node *node,
                         flow_ids *from)
 {
-    BASE_LIST(flow_origin, 32) given;
-    BASE_LIST_OPEN(&given);
-    flow_origin *all = BASE_LIST_GROW(&given, self->calls.count * FLOW_PASSED);
-    if (all == NULL)
-        return;
-    given.all = all;
-    given.count = flow_calls_into(&self->calls, event, at, all, given.cap);
-    for (size_t i = 0; i < given.count; i++)
-        if (!flow_chart_nodes_of(&self->chart, all[i].key, from) && all[i].is_above)
-            flow_chart_expect(&self->chart, node, all[i].key);
-    BASE_LIST_CLOSE(&given);
+    size_t most = self->calls.count * FLOW_PASSED;
+    flow_origin *given = PyMem_Calloc(most, sizeof *given); /* owned */
+    size_t count = given != NULL ? flow_calls_into(&self->calls, event, at, given, most) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (!flow_chart_nodes_of(&self->chart, given[i].key, from) && given[i].is_above)
+            flow_chart_expect(&self->chart, node, given[i].key);
+    PyMem_Free(given);
 }
 
 static void add_change(flow_object *self, const lines_event *event, size_t at)
 {
     const lines_change *change = &event->changes[at];
-    flow_ids from;
-    BASE_LIST_OPEN(&from);
+    flow_ids from = { 0 };
     for (size_t i = 0; i < change->read_count; i++)
         (void)flow_ids_add(&from, start_of_arrow(self, event, &event->reads[change->reads[i]]));
     flow_node *node =
@@ -207,7 +202,7 @@ static void add_change(flow_object *self, const lines_event *event, size_t at)
     (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, change->now.key, change->now.object);
 out:
-    BASE_LIST_CLOSE(&from);
+    PyMem_Free(from.all);
 }
 
 static void on_change(void *context, const lines_event *event)
@@ -293,13 +288,12 @@ static void return_to_caller(flow_object *self, const lines_event *event, PyObje
 static void add_returned(flow_object *self, const lines_event *event, PyObject *obj, Py_ssize_t item)
 {
     flow_origin given[FLOW_PASSED];
-    flow_ids from;
+    flow_ids from = { 0 };
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
                               : PyUnicode_FromFormat("return %U[%zd]", function, item);
     if (name == NULL)
         return;
-    BASE_LIST_OPEN(&from);
     for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
         lines_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
         (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
@@ -320,7 +314,7 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
     record_node(self, node, 0, obj);
     return_to_caller(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
 out:
-    BASE_LIST_CLOSE(&from);
+    PyMem_Free(from.all);
 }
 
 static void add_all_returned(flow_object *self, const lines_event *event)

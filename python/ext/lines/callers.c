@@ -9,14 +9,11 @@ enum { MOST_BELOW = 1000, MOST_SEARCHED = 32 }; /* frames that are looked at */
 
 lines_record *lines_source_below(lines_source *source, base_frame *at)
 {
-    int depth = 0;
-    for (base_frame *up = base_frame_back(at); up != NULL && depth < MOST_BELOW;
-         up = base_frame_back(up), depth++) {
-        void **found = base_map_find(&source->frames, up);
-        if (found != NULL)
-            return *found;
-    }
-    return NULL;
+    lines_record *found = NULL;
+    for (int depth = 0; found == NULL && depth < MOST_BELOW && (at = base_frame_back(at)) != NULL;
+         depth++)
+        found = base_map_find(&source->frames, at);
+    return found;
 }
 
 /* The same, if the consumer hears of it and a statement runs there. */
@@ -97,8 +94,7 @@ static bool is_transparent(base_frame *at)
 /* Which argument of its frame the read is: its slot; or one of those above. */
 static int argument_of(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
-    void **found = base_map_find(&source->frames, at);
-    const lines_record *record = found != NULL ? *found : NULL;
+    const lines_record *record = base_map_find(&source->frames, at);
     const lines_record *below = caller_of(source, id, at);
     int slot = 0;
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
@@ -233,8 +229,7 @@ static uint64_t key_on_stack(lines_source *source, int id, base_frame *at, const
 {
     uint64_t key = 0;
     for (int depth = 0; at != NULL && key == 0 && depth < MOST_SEARCHED; depth++) {
-        void **found = base_map_find(&source->frames, at);
-        const lines_record *record = found != NULL ? *found : NULL;
+        const lines_record *record = base_map_find(&source->frames, at);
         bool is_heard = record != NULL && record->mask & (uint32_t)1 << id && !record->is_bare;
         if (is_heard && record->code->code == base_frame_code(at))
             key = key_in_frame(source, record, read);

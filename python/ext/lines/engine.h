@@ -9,7 +9,6 @@
 #define TT_EXT_LINES_ENGINE_H
 
 #include "base/frame.h"
-#include "base/list.h"
 #include "base/map.h"
 #include "binding/state.h"
 #include "lines/source.h"
@@ -168,7 +167,7 @@ struct lines_source {
     PyObject *own_folder; /* owned or NULL; tensortap's, with a slash */
     uint64_t own_errors;  /* ours, not a consumer's */
     PyObject *own_error;  /* owned or NULL; text of the first */
-    void *driver;         /* of settrace.c or monitoring.c */
+    struct lines_driver *driver; /* owned; of settrace.c or monitoring.c */
     bool is_running;
     unsigned inside; /* threads that are in a callback: their records stay */
 };
@@ -184,7 +183,10 @@ typedef struct lines_found_change {
 
 /* Mostly one entry.  An optimizer's step may change hundreds of names, and all must be reported
  * for this line and no later one. */
-typedef BASE_LIST(lines_found_change, 32) lines_found_list;
+typedef struct lines_found_list {
+    lines_found_change *all; /* owned */
+    size_t count, cap;
+} lines_found_list;
 
 /* Another one, without an item and states; NULL: no memory. */
 lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,

@@ -73,8 +73,7 @@ static void ask_consumers(lines_source *source, lines_code *known)
 
 lines_code *lines_source_code(lines_source *source, PyCodeObject *code)
 {
-    void **found = base_map_find(&source->codes, code);
-    lines_code *known = found != NULL ? *found : NULL;
+    lines_code *known = base_map_find(&source->codes, code);
     if (known == NULL) {
         known = PyMem_Calloc(1, sizeof *known);
         if (known == NULL || base_map_put(&source->codes, code, known) < 0) {
@@ -162,11 +161,10 @@ static void drop_oldest(lines_source *source)
     source->drop_at = MOST_FRAMES;
     if (source->inside > 1)
         return;
-    for (size_t i = 0; i < source->frames.cap; i++) {
-        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
-        bool is_suspendable = record != NULL && record->code->code->co_flags &
-                                                    (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
-        if (is_suspendable && record->used < limit) {
+    lines_record *record;
+    for (size_t i = 0; (record = base_map_next(&source->frames, &i)) != NULL;) {
+        const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+        if (record->code->code->co_flags & suspends && record->used < limit) {
             lines_source_forget(source, record);
             i--; /* another may have moved here */
         }
@@ -179,10 +177,9 @@ lines_record *lines_source_find(lines_source *source, base_frame *at)
 {
     if (source->last != NULL && source->last->at == at)
         return source->last;
-    void **found = base_map_find(&source->frames, at);
-    if (found == NULL)
-        return NULL;
-    return source->last = *found;
+    lines_record *record = base_map_find(&source->frames, at);
+    source->last = record != NULL ? record : source->last;
+    return record;
 }
 
 lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_code *code, bool is_fresh)
@@ -192,14 +189,13 @@ lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_cod
         lines_source_forget(source, record);
         record = NULL;
     }
+    uint32_t mask = mask_for_frame(source, code, at);
     if (record != NULL) {
         record->used = ++source->uses;
-        record->mask = mask_for_frame(source, code, at);
-        return record;
+        record->mask = mask;
     }
-    uint32_t mask = mask_for_frame(source, code, at);
-    if (mask == 0)
-        return NULL;
+    if (record != NULL || mask == 0)
+        return record;
     if (source->frames.used >= MOST_FRAMES && source->frames.used >= source->drop_at)
         drop_oldest(source);
     record = make_record(at, code);
@@ -250,15 +246,13 @@ void lines_source_forget_all(lines_source *source)
 {
     if (source->inside > 0)
         return; /* a thread is in a callback: at the next start */
-    for (size_t i = 0; i < source->frames.cap; i++)
-        if (source->frames.keys[i] != NULL)
-            free_record(source->frames.values[i]);
+    lines_record *record;
+    for (size_t i = 0; (record = base_map_next(&source->frames, &i)) != NULL;)
+        free_record(record);
     base_map_free(&source->frames);
     source->last = NULL;
-    for (size_t i = 0; i < source->codes.cap; i++) {
-        lines_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
-        if (code == NULL)
-            continue;
+    lines_code *code;
+    for (size_t i = 0; (code = base_map_next(&source->codes, &i)) != NULL;) {
         lines_names_free(&code->names);
         Py_DECREF(code->code);
         PyMem_Free(code);

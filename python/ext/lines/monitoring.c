@@ -34,11 +34,6 @@ typedef struct lines_driver {
     int tool;
 } lines_driver;
 
-static inline lines_driver *lines_driver_of(const lines_source *source)
-{
-    return source->driver;
-}
-
 static lines_source *source_of(PyObject *self)
 {
     lines_source *source;
@@ -48,7 +43,7 @@ static lines_source *source_of(PyObject *self)
 
 static void listen(lines_source *source, lines_code *code)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
     if (code->table == NULL || code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
@@ -89,7 +84,7 @@ static PyObject *go(visit *here, bool is_disabled)
     here->source->inside--;
     if (here->pending != NULL)
         PyErr_SetRaisedException(here->pending);
-    const lines_driver *made = lines_driver_of(here->source); /* NULL: stopped meanwhile */
+    const lines_driver *made = here->source->driver; /* NULL: stopped meanwhile */
     return Py_NewRef(is_disabled && made != NULL ? made->disable : Py_None);
 }
 
@@ -289,7 +284,7 @@ static int set_global_events(lines_driver *made, bool is_on)
 
 static void free_driver(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     if (made == NULL)
         return;
     Py_XDECREF(made->monitoring);
@@ -355,11 +350,10 @@ int lines_driver_start(lines_source *source)
 
 static void stop_listening(lines_source *source, bool is_all)
 {
-    lines_driver *made = lines_driver_of(source);
-    for (size_t i = 0; i < source->codes.cap; i++) {
-        lines_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
-        if (code == NULL || code->local_events == 0 ||
-            (!is_all && lines_source_code(source, code->code) != NULL))
+    lines_driver *made = source->driver;
+    lines_code *code;
+    for (size_t i = 0; (code = base_map_next(&source->codes, &i)) != NULL;) {
+        if (code->local_events == 0 || (!is_all && lines_source_code(source, code->code) != NULL))
             continue;
         Py_XDECREF(
             PyObject_CallMethod(made->monitoring, "set_local_events", "iOi", made->tool, code->code, 0));
@@ -370,7 +364,7 @@ static void stop_listening(lines_source *source, bool is_all)
 
 void lines_driver_changed(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     stop_listening(source, false);
     Py_XDECREF(PyObject_CallMethod(made->monitoring, "restart_events", NULL));
     PyErr_Clear();
@@ -382,7 +376,7 @@ void lines_driver_changed(lines_source *source)
 
 void lines_driver_stop(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     if (made == NULL)
         return;
     source->is_running = false;

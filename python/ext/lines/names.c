@@ -92,14 +92,21 @@ static bool is_named(const lines_consumer_slot *slot, const lines_table *table, 
 
 /* ---- of one code object --------------------------------------------------------- */
 
+/* The path itself if it is wanted, else the nearest owner that is: x[0] = 1 may be a change of x.  Is
+ * it wanted? */
+static bool find_wanted(const lines_table *table, int *path, const uint32_t *named)
+{
+    while (named[*path] == 0 && table->paths[*path].kind >= PATH_ATTRIBUTE)
+        *path = table->paths[*path].base;
+    return named[*path] != 0;
+}
+
 static bool stores_named(const lines_table *table, const lines_statement *statement,
                          const uint32_t *named)
 {
     for (int i = 0; i < statement->write_count; i++) {
         int path = table->writes[statement->writes + i].path;
-        while (named[path] == 0 && table->paths[path].kind >= PATH_ATTRIBUTE)
-            path = table->paths[path].base; /* x[0] = 1 may be a change of x */
-        if (named[path] != 0)
+        if (find_wanted(table, &path, named))
             return true;
     }
     return false;
@@ -111,10 +118,7 @@ static bool shows_named(const lines_table *table, const lines_statement *stateme
 {
     for (int i = 0; i < statement->read_count; i++) {
         int path = table->reads[statement->reads + i];
-        while (table->paths[path].kind != PATH_LOCAL && named[path] == 0 &&
-               table->paths[path].kind >= PATH_ATTRIBUTE)
-            path = table->paths[path].base;
-        if (table->paths[path].kind != PATH_LOCAL && named[path] != 0)
+        if (find_wanted(table, &path, named) && table->paths[path].kind != PATH_LOCAL)
             return true;
     }
     return false;
@@ -134,11 +138,10 @@ static void fill_touched(const lines_table *table, const uint32_t *named, uint8_
 /* Running frames have not looked at these slots till now. */
 static void adopt_new(lines_source *source, const lines_code *code, const uint32_t *before)
 {
-    for (size_t i = 0; i < source->frames.cap; i++) {
-        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
-        if (record != NULL && record->code == code)
+    lines_record *record;
+    for (size_t i = 0; (record = base_map_next(&source->frames, &i)) != NULL;)
+        if (record->code == code)
             lines_statement_adopt(source, record, before);
-    }
 }
 
 void lines_names_free(lines_names *names)

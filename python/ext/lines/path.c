@@ -325,20 +325,13 @@ PyObject *lines_path_text(lines_source *source, lines_record *record, int number
 
 lines_kind lines_path_name_kind(const lines_record *record, int number)
 {
-    switch (record->code->table->paths[number].kind) {
-    case PATH_LOCAL:
-        return LINES_LOCAL;
-    case PATH_GLOBAL:
-        return LINES_GLOBAL;
-    case PATH_NAME:
-        return base_frame_names(record->at) == base_frame_globals(record->at) ? LINES_GLOBAL
-                                                                              : LINES_LOCAL;
-    case PATH_ATTRIBUTE:
-        return LINES_ATTRIBUTE;
-    case PATH_ITEM:
-    case PATH_ITEM_BY:
-    case PATH_OPAQUE:
-        break;
-    }
-    return LINES_ITEM;
+    static const lines_kind kinds[] = {
+        [PATH_LOCAL] = LINES_LOCAL,         [PATH_GLOBAL] = LINES_GLOBAL, [PATH_NAME] = LINES_GLOBAL,
+        [PATH_ATTRIBUTE] = LINES_ATTRIBUTE, [PATH_ITEM] = LINES_ITEM,     [PATH_ITEM_BY] = LINES_ITEM,
+        [PATH_OPAQUE] = LINES_ITEM
+    };
+    lines_path_kind kind = record->code->table->paths[number].kind;
+    bool is_class_body =
+        kind == PATH_NAME && base_frame_names(record->at) != base_frame_globals(record->at);
+    return is_class_body ? LINES_LOCAL : kinds[kind];
 }

@@ -33,11 +33,6 @@ typedef struct lines_tracer {
     bool is_installer;
 } lines_tracer;
 
-static inline lines_driver *lines_driver_of(const lines_source *source)
-{
-    return source->driver;
-}
-
 static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg);
 
 /* ---- code that is not selected runs untraced ---------------------------------- */
@@ -80,8 +75,7 @@ static bool ask(PyThreadState *thread, lines_source *source, PyCodeObject *code)
 /* What the source knows of a code object, if the consumers were asked; else NULL. */
 static const lines_code *known_code(lines_source *source, const PyCodeObject *code)
 {
-    void **found = base_map_find(&source->codes, code);
-    const lines_code *known = found != NULL ? *found : NULL;
+    const lines_code *known = base_map_find(&source->codes, code);
     return known != NULL && known->generation == source->generation ? known : NULL;
 }
 
@@ -93,7 +87,7 @@ static lines_source *listening_alone(const PyThreadState *thread)
     if (thread->c_tracefunc != on_trace || thread->c_profilefunc != NULL || thread->tracing != 0)
         return NULL;
     const lines_tracer *mine = (const lines_tracer *)thread->c_traceobj;
-    bool is_current = mine->source->is_running && mine->epoch == lines_driver_of(mine->source)->epoch;
+    bool is_current = mine->source->is_running && mine->epoch == mine->source->driver->epoch;
     return is_current && mine->previous == NULL ? mine->source : NULL;
 }
 
@@ -133,7 +127,7 @@ static void stop_bypass(void)
 /* Running frames have events again, whether they are wanted or not. */
 static void wake_bypass(lines_source *source)
 {
-    lines_driver_of(source)->wakes++;
+    source->driver->wakes++;
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
         _PyCFrame *at = thread->c_tracefunc == on_trace ? thread->cframe : NULL;
@@ -146,7 +140,7 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
 {
     lines_source *source = listening_alone(thread);
     if (source != NULL && is_deep()) {
-        lines_driver_of(source)->steps_aside = true;
+        source->driver->steps_aside = true;
         wake_bypass(source);
         is_asked_for = false;
         source = NULL;
@@ -155,7 +149,7 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
         stop_bypass();
     if (source == NULL)
         return _PyEval_EvalFrameDefault(thread, frame, is_thrown);
-    const lines_driver *made = lines_driver_of(source);
+    const lines_driver *made = source->driver;
     _PyCFrame *caller = thread->cframe;
     uint64_t wakes = made->wakes;
     bool is_on = caller->use_tracing != 0;
@@ -172,7 +166,7 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
 static void start_bypass(lines_source *source)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Get();
-    is_asked_for = !lines_driver_of(source)->steps_aside;
+    is_asked_for = !source->driver->steps_aside;
     if (is_asked_for && _PyInterpreterState_GetEvalFrameFunc(interpreter) == _PyEval_EvalFrameDefault)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
 }
@@ -203,7 +197,7 @@ static void unhook(void)
 
 static lines_tracer *make_tracer(lines_source *source, bool is_installer)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     lines_tracer *mine = PyObject_New(lines_tracer, made->type);
     if (mine == NULL)
         return NULL;
@@ -219,7 +213,7 @@ static int hook_this_thread(lines_source *source)
 {
     if (PyThreadState_Get()->c_tracefunc == on_trace) {
         lines_tracer *there = (lines_tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
-        there->epoch = lines_driver_of(source)->epoch;
+        there->epoch = source->driver->epoch;
         return 0;
     }
     lines_tracer *mine = make_tracer(source, false);
@@ -249,7 +243,7 @@ static void stop_steps(lines_source *source, lines_record *record, PyFrameObject
         return;
     frame->f_trace_opcodes = 0;
     record->is_stepping = false;
-    lines_driver_of(source)->stepping--;
+    source->driver->stepping--;
 }
 
 static void start_steps(lines_source *source, lines_record *record, PyFrameObject *frame, bool is_line)
@@ -261,7 +255,7 @@ static void start_steps(lines_source *source, lines_record *record, PyFrameObjec
         return;
     frame->f_trace_opcodes = 1;
     record->is_stepping = true;
-    lines_driver_of(source)->stepping++;
+    source->driver->stepping++;
 }
 
 static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
@@ -312,12 +306,11 @@ static int hand_on(lines_tracer *mine, PyFrameObject *frame, int what, PyObject 
     int result = mine->previous(mine->previous_object, frame, what, arg);
     PyThreadState *thread = PyThreadState_Get();
     if (thread->c_tracefunc != on_trace) {
-        PyObject *type, *value, *trace; /* owned */
-        PyErr_Fetch(&type, &value, &trace);
+        PyObject *pending = PyErr_GetRaisedException(); /* owned */
         mine->previous = NULL;
         Py_CLEAR(mine->previous_object);
         hook(mine);
-        PyErr_Restore(type, value, trace);
+        PyErr_SetRaisedException(pending);
     }
     return result;
 }
@@ -328,7 +321,7 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
 {
     lines_tracer *mine = (lines_tracer *)self;
     lines_source *source = mine->source;
-    if (!source->is_running || mine->epoch != lines_driver_of(source)->epoch) {
+    if (!source->is_running || mine->epoch != source->driver->epoch) {
         Py_tracefunc previous = mine->previous;
         PyObject *object = Py_XNewRef(mine->previous_object); /* owned */
         unhook();
@@ -367,8 +360,7 @@ static bool is_idle_step(const lines_tracer *mine, PyFrameObject *frame)
 {
     lines_source *source = mine->source;
     lines_record *last = source->last;
-    if (last == NULL || !last->is_stepping || !source->is_running ||
-        mine->epoch != lines_driver_of(source)->epoch)
+    if (last == NULL || !last->is_stepping || !source->is_running || mine->epoch != source->driver->epoch)
         return false;
     int instruction = base_frame_instruction_if(frame, last->at, last->code->code);
     return instruction >= 0 && instruction != last->line_event &&
@@ -381,7 +373,7 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     lines_source *source = mine->source;
     lines_record *last = source->last;
     if (what == PyTrace_LINE && mine->previous == NULL && last != NULL && source->is_running &&
-        mine->epoch == lines_driver_of(source)->epoch &&
+        mine->epoch == source->driver->epoch &&
         lines_statement_quick(source, last, base_frame_instruction_if(frame, last->at, last->code->code)))
         return 0;
     if (what == PyTrace_OPCODE && is_idle_step(mine, frame))
@@ -393,29 +385,24 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
  * trace function: we take the C way again. */
 static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    lines_tracer *mine = (lines_tracer *)self, *here = NULL;
+    lines_tracer *mine = (lines_tracer *)self;
     PyObject *frame = NULL, *event = NULL, *arg = NULL; /* borrowed */
     (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!UO", &PyFrame_Type, &frame, &event, &arg))
         return NULL;
     lines_source *source = mine->source;
-    if (!source->is_running || mine->epoch != lines_driver_of(source)->epoch)
+    if (!source->is_running || mine->epoch != source->driver->epoch)
         Py_RETURN_NONE;
-    PyObject *hook_before = lines_driver_of(source)->previous_hook; /* borrowed */
-    if (mine->is_installer) {
-        here = make_tracer(source, false);
-        if (here == NULL)
-            return NULL;
-        PyEval_SetTrace(NULL, NULL); /* it is ourselves, in the form of a Python function */
-        if (hook_before != NULL && hook_before != Py_None) {
-            PyObject *settrace = PySys_GetObject("settrace"); /* borrowed */
-            PyObject *done = settrace != NULL ? PyObject_CallOneArg(settrace, hook_before) : NULL;
-            PyErr_Clear();
-            Py_XDECREF(done);
-        }
-    } else {
-        here = (lines_tracer *)Py_NewRef(self);
-        PyEval_SetTrace(NULL, NULL);
+    PyObject *hook_before = source->driver->previous_hook; /* borrowed */
+    lines_tracer *here =
+        mine->is_installer ? make_tracer(source, false) : (lines_tracer *)Py_NewRef(self); /* owned */
+    if (here == NULL)
+        return NULL;
+    PyEval_SetTrace(NULL, NULL); /* it is ourselves, in the form of a Python function */
+    if (mine->is_installer && hook_before != NULL && hook_before != Py_None) {
+        PyObject *settrace = PySys_GetObject("settrace"); /* borrowed */
+        Py_XDECREF(settrace != NULL ? PyObject_CallOneArg(settrace, hook_before) : NULL);
+        PyErr_Clear();
     }
     hook(here);
     int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
@@ -471,7 +458,7 @@ static PyObject *ask_threading(const lines_source *source, const char *function,
 
 static int start_threads(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     PyObject *done = NULL; /* owned */
     Py_XSETREF(made->previous_hook, ask_threading(source, "gettrace", NULL));
     Py_XSETREF(made->installer, (PyObject *)make_tracer(source, true));
@@ -484,7 +471,7 @@ static int start_threads(lines_source *source)
 
 int lines_driver_start(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     if (made == NULL) {
         made = PyMem_Calloc(1, sizeof *made);
         if (made == NULL || (made->type = (PyTypeObject *)PyType_FromSpec(&tracer_spec)) == NULL) {
@@ -508,7 +495,7 @@ int lines_driver_start(lines_source *source)
 /* `y = f(x); flow.off(); ...`: the frame is in the middle of such a line. */
 static void stop_all_steps(lines_source *source)
 {
-    PyFrameObject *frame = lines_driver_of(source)->stepping > 0 /* owned */
+    PyFrameObject *frame = source->driver->stepping > 0 /* owned */
                                ? PyThreadState_GetFrame(PyThreadState_Get())
                                : NULL;
     while (frame != NULL) {
@@ -523,7 +510,7 @@ static void stop_all_steps(lines_source *source)
 
 void lines_driver_stop(lines_source *source)
 {
-    lines_driver *made = lines_driver_of(source);
+    lines_driver *made = source->driver;
     if (made == NULL || !source->is_running)
         return;
     stop_all_steps(source);

@@ -61,7 +61,7 @@ static void sum_up(lines_source *source)
     source->eager_mask = (source->masks[LINES_BEFORE] & ~source->lazy_mask) | source->masks[LINES_LINE];
 }
 
-static uint64_t newest_thread(void)
+uint64_t lines_newest_thread(void)
 {
     uint64_t newest = 0;
     PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
@@ -73,10 +73,8 @@ static uint64_t newest_thread(void)
 /* A frame that has a record goes on with other consumers. */
 static void refresh_frames(lines_source *source)
 {
-    for (size_t i = 0; i < source->frames.cap; i++) {
-        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
-        if (record == NULL)
-            continue;
+    lines_record *record;
+    for (size_t i = 0; (record = base_map_next(&source->frames, &i)) != NULL;) {
         lines_code *code = lines_source_code(source, record->code->code);
         uint32_t mask = code != NULL ? code->mask : 0;
         if (record->is_bare && mask & ~source->bare_mask && source->inside == 0) {
@@ -164,7 +162,7 @@ int lines_source_add(lines_source *source, const lines_consumer *consumer)
                                                    .roots = roots,
                                                    .thread = PyThreadState_GetID(PyThreadState_Get()),
                                                    .own_before = source->own_errors,
-                                                   .last_thread = newest_thread() };
+                                                   .last_thread = lines_newest_thread() };
     source->mask |= (uint32_t)1 << id;
     sum_up(source);
     if (lines_driver_start(source) < 0) {

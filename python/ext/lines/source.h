@@ -176,6 +176,7 @@ enum { LINES_MAX_CONSUMERS = 32 };
  * next line on. */
 int lines_source_add(lines_source *source, const lines_consumer *consumer);
 void lines_source_remove(lines_source *source, int id);
+uint64_t lines_newest_thread(void); /* PyThreadState_GetID: what has a larger one was started later */
 /* What a consumer or the source itself failed at, since the consumer was added;
  * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
 uint64_t lines_source_errors(lines_source *source, int id, PyObject **text);

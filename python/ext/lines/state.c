@@ -61,9 +61,9 @@ enum { SHARED_MOST = 1 << 16 }; /* then all are forgotten: names get new keys, n
 
 void lines_shared_clear(lines_source *source)
 {
-    for (size_t i = 0; i < source->shared.cap; i++)
-        if (source->shared.keys[i] != NULL)
-            PyMem_Free(source->shared.values[i]);
+    lines_state *state;
+    for (size_t i = 0; (state = base_map_next(&source->shared, &i)) != NULL;)
+        PyMem_Free(state);
     base_map_free(&source->shared);
 }
 
@@ -72,12 +72,12 @@ lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_
     /* 64 bits of a hash stand for both: with so few states, no two are ever the same. */
     uint64_t hash = base_hash_mix(base_hash_mix(0, (uint64_t)(uintptr_t)owner), member);
     const void *key = (const void *)(uintptr_t)(hash | 1);
-    void **found = base_map_find(&source->shared, key);
-    if (found != NULL)
-        return *found;
+    lines_state *state = base_map_find(&source->shared, key);
+    if (state != NULL)
+        return state;
     if (source->shared.used >= SHARED_MOST)
         lines_shared_clear(source);
-    lines_state *state = PyMem_Calloc(1, sizeof *state);
+    state = PyMem_Calloc(1, sizeof *state);
     if (state != NULL && base_map_put(&source->shared, key, state) < 0) {
         PyErr_Clear();
         PyMem_Free(state);

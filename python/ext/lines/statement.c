@@ -5,6 +5,7 @@
  * not what they were), then prepares for the one that will run.  The common
  * case, a line of plain Python, looks at the names it stores and no further.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "lines/engine.h"
 
 /* ---- before a statement runs ---------------------------------------------------- */
@@ -276,12 +277,10 @@ static void settle(lines_source *source, lines_record *record, const lines_state
 {
     const lines_table *table = record->code->table;
     const lines_write *writes = table->writes + statement->writes;
-    settling work;
-    work.statement = statement;
-    work.is_hidden = hides(record, statement);
-    work.is_doubtful = is_doubtful;
-    work.last = last;
-    BASE_LIST_OPEN(&work.found);
+    settling work = { .statement = statement,
+                      .is_hidden = hides(record, statement),
+                      .is_doubtful = is_doubtful,
+                      .last = last };
     for (int i = 0; i < statement->write_count; i++)
         look_at_write(source, record, &work, &writes[i]);
     if (compares) {
@@ -310,7 +309,7 @@ static void settle(lines_source *source, lines_record *record, const lines_state
     lines_emit_changes(source, record, statement, work.found.all, (int)work.found.count);
     for (size_t i = 0; i < work.found.count; i++)
         Py_XDECREF(work.found.all[i].item);
-    BASE_LIST_CLOSE(&work.found);
+    PyMem_Free(work.found.all);
 }
 
 /* A statement that may have changed nothing but locals, and these hold no
@@ -497,12 +496,10 @@ void lines_statement_adopt(lines_source *source, lines_record *record, const uin
 lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
                                     const lines_write *write)
 {
-    lines_found_change *all = BASE_LIST_GROW(list, list->count + 1);
-    if (all == NULL)
+    if (!base_array_grow(&list->all, &list->cap, list->count + 1, sizeof *list->all))
         return NULL;
-    list->all = all;
-    all[list->count] = (lines_found_change){ .place = *place, .how = how, .write = write };
-    return &all[list->count++];
+    list->all[list->count] = (lines_found_change){ .place = *place, .how = how, .write = write };
+    return &list->all[list->count++];
 }
 
 bool lines_found_has(const lines_found_list *list, const lines_place *place)

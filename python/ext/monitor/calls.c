@@ -129,10 +129,7 @@ static int metric_after(calls_consumer *consumer, calls_link *link, const calls_
     walk_context walk = {
         .metrics = self, .link = link, .looks = event->looks, .generation = self->generation
     };
-    tensor_place path;
-    path.depth = path.found = 0;
-    path.hash = 0;
-    return tensor_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
+    return tensor_walk(&self->state->torch, event->output, found_tensor, &walk);
 }
 
 /* ---- inside compiled graphs ------------------------------------------------ */

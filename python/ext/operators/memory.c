@@ -22,9 +22,9 @@ operators_memory *operators_memory_of(operators_log *self, PyObject *tensor)
     PyObject *address = storage != NULL ? PyObject_GetAttrString(storage, "_cdata") : NULL; /* owned */
     void *key = address != NULL ? PyLong_AsVoidPtr(address) : NULL;
     operators_memory *memory = NULL;
-    void **known = key != NULL ? base_map_find(&self->memory_of, key) : NULL;
+    void *known = key != NULL ? base_map_find(&self->memory_of, key) : NULL;
     if (known != NULL) {
-        memory = &self->memories[(size_t)*known - 1];
+        memory = &self->memories[(size_t)known - 1];
     } else if (key != NULL && base_array_grow(&self->memories, &self->memory_cap, self->memory_count + 1,
                                               sizeof *self->memories)) {
         PyObject *weak = PyObject_CallMethod(storage, "_weak_ref", NULL); /* owned; released by address */

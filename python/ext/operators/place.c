@@ -9,10 +9,10 @@
 
 int32_t operators_number(base_map *map, PyObject *list, PyObject *obj, bool *is_new)
 {
-    void **found = base_map_find(map, obj);
+    void *found = base_map_find(map, obj);
     *is_new = found == NULL;
     if (found != NULL)
-        return (int32_t)(size_t)*found - 1;
+        return (int32_t)(size_t)found - 1;
     Py_ssize_t number = PyList_GET_SIZE(list);
     if (PyList_Append(list, obj) < 0)
         return -1;
@@ -27,9 +27,9 @@ int32_t operators_number(base_map *map, PyObject *list, PyObject *obj, bool *is_
 static operators_code code_at(operators_log *self, base_frame *at)
 {
     PyObject *code = (PyObject *)base_frame_code(at); /* borrowed */
-    void **found = base_map_find(&self->code_of, code);
+    void *found = base_map_find(&self->code_of, code);
     if (found != NULL)
-        return (operators_code)((size_t)*found - 1);
+        return (operators_code)((size_t)found - 1);
     PyObject *answer = PyObject_CallOneArg(self->classify, code); /* owned */
     long whose = answer != NULL ? PyLong_AsLong(answer) : -1;
     operators_code result = whose >= 0 && whose < CODE_COUNT_ ? (operators_code)whose : CODE_TORCH;
@@ -47,9 +47,9 @@ static int32_t place_at(operators_log *self, base_frame *at)
     PyCodeObject *code = base_frame_code(at);
     int instruction = base_frame_instruction(at);
     const char *key = (const char *)code + (instruction >= 0 ? instruction : 0);
-    void **found = base_map_find(&self->place_of, key);
+    void *found = base_map_find(&self->place_of, key);
     if (found != NULL)
-        return (int32_t)(size_t)*found - 1;
+        return (int32_t)(size_t)found - 1;
     size_t number = self->place_count;
     if (!base_array_grow(&self->places, &self->place_cap, number + 1, sizeof *self->places) ||
         base_map_put(&self->place_of, key, (void *)(number + 1)) < 0)

@@ -108,12 +108,9 @@ static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(
 static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
 {
     finding f = { .self = self, .link = link };
-    tensor_place path;
-    path.depth = path.found = 0;
-    path.hash = 0;
     if (obj != NULL && PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
         obj = PyTuple_GET_ITEM(obj, 0); /* most calls have one argument: no walk for those */
-    if (obj != NULL && tensor_walk(&self->state->torch, obj, &path, found, &f) < 0)
+    if (obj != NULL && tensor_walk(&self->state->torch, obj, found, &f) < 0)
         PyErr_Clear();
     return f.count;
 }

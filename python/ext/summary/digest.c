@@ -4,6 +4,7 @@
 #include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
+#include "tensor/change.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,20 +118,6 @@ BINDING_FUNCTION(summary_digest)
     return summary_digest_make(state, digest);
 }
 
-/* Leaves rows at equal distances, so that about `limit` bytes remain; of one row, elements. */
-static void thin_out(tt_tensor *t, int64_t limit)
-{
-    int64_t bytes = t->count * (int64_t)tt_dtype_size(t->dtype);
-    for (int32_t i = 0; i < t->ndim && bytes > limit; i++) {
-        int64_t every = (bytes + limit - 1) / limit;
-        int64_t rows = every < t->shape[i] ? (t->shape[i] + every - 1) / every : 1;
-        bytes = bytes / t->shape[i] * rows;
-        t->count = t->count / t->shape[i] * rows;
-        t->shape[i] = rows;
-        t->stride[i] *= every;
-    }
-}
-
 BINDING_FUNCTION(summary_digests)
 {
     binding_state *state = binding_state_of(module);
@@ -150,7 +137,7 @@ BINDING_FUNCTION(summary_digests)
             continue;
         }
         if (limit > 0)
-            thin_out(&view.tensor, limit);
+            tensor_thin_out(&view.tensor, limit);
         tt_digest_compute(&view.tensor, &digest);
         tensor_view_close(&view);
         binding_list_add(&found, hex_of(digest));

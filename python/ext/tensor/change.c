@@ -11,12 +11,11 @@
 
 enum { SAMPLE_ABOVE = 64 << 20, SAMPLE_BYTES = 1 << 20 };
 
-/* Every nth index of the longest dimensions, until a megabyte is left. */
-static void thin_out(tt_tensor *t)
+void tensor_thin_out(tt_tensor *t, int64_t limit)
 {
     int64_t bytes = t->count * (int64_t)tt_dtype_size(t->dtype);
-    for (int32_t d = 0; d < t->ndim && bytes > SAMPLE_BYTES; d++) {
-        int64_t step = (bytes + SAMPLE_BYTES - 1) / SAMPLE_BYTES;
+    for (int32_t d = 0; d < t->ndim && bytes > limit; d++) {
+        int64_t step = (bytes + limit - 1) / limit;
         if (step > t->shape[d])
             step = t->shape[d];
         int64_t kept = (t->shape[d] + step - 1) / step;
@@ -33,7 +32,7 @@ static bool digest_elements(tt_tensor *t, unsigned how, tt_digest *out)
     int64_t count = t->count;
     bool is_sampled = how & LOOK_SAMPLE && count > SAMPLE_ABOVE / (int64_t)tt_dtype_size(t->dtype);
     if (is_sampled)
-        thin_out(t);
+        tensor_thin_out(t, SAMPLE_BYTES);
     tt_digest_compute(t, out);
     if (is_sampled) /* the shape that was digested is not the tensor's */
         out->low ^= (uint64_t)count * 0x9e3779b97f4a7c15u;
@@ -43,16 +42,6 @@ static bool digest_elements(tt_tensor *t, unsigned how, tt_digest *out)
 static unsigned known_of(unsigned how)
 {
     return how & LOOK_GUARDED ? VERSION_GUARDED : 0;
-}
-
-static const void *memory_of(tensor_torch *torch, PyObject *tensor)
-{
-    tensor_view view;
-    if (tensor_view_open(torch, tensor, &view) != VIEW_OK)
-        return NULL;
-    const void *data = view.temporary == NULL ? view.tensor.data : NULL;
-    tensor_view_close(&view);
-    return data;
 }
 
 /* ---- any value ------------------------------------------------------------------ */
@@ -296,8 +285,6 @@ void tensor_fingerprint_take(tensor_torch *torch, PyObject *obj, tensor_kind kin
         out->has_version = tensor_version_read(
             torch, obj, known_of(how) | (is_counted ? VERSION_COUNTED : 0), &out->version);
     }
-    if (kind == KIND_TORCH && how & LOOK_MEMORY)
-        out->data = memory_of(torch, obj);
     if (how & LOOK_DIGEST || (how & LOOK_UNCOUNTED && !out->has_version))
         (void)tensor_fingerprint_digest(torch, obj, how, out);
 }

@@ -13,7 +13,8 @@
 
 typedef struct tensor_fingerprint {
     const void *object; /* its address, for comparison only */
-    const void *data;   /* address of the elements, with LOOK_MEMORY; NULL: not known */
+    const void *data;   /* address of the elements, if whoever took it filled it in: t.data = u is a
+                           change although nobody counts it */
     tt_digest digest;
     uint32_t version;
     uint8_t kind; /* tensor_kind */
@@ -25,13 +26,12 @@ typedef struct tensor_fingerprint {
 enum {
     LOOK_VERSION = 1 << 0,   /* read torch's count of changes; in containers, digest tensors by
                                 address and version instead of contents */
-    LOOK_MEMORY = 1 << 1,    /* t.data = u is a change although nobody counts it */
-    LOOK_UNCOUNTED = 1 << 2, /* digest what has no version */
-    LOOK_DIGEST = 1 << 3,    /* digest in any case */
-    LOOK_SAMPLE = 1 << 4,    /* above 64 MB, digest a megabyte of it */
-    LOOK_LARGE = 1 << 5,     /* with LOOK_VERSION: small tensors in containers by contents */
-    LOOK_OBJECTS = 1 << 6,   /* digest objects by what they hold, not by address */
-    LOOK_GUARDED = 1 << 7,   /* see VERSION_GUARDED */
+    LOOK_UNCOUNTED = 1 << 1, /* digest what has no version */
+    LOOK_DIGEST = 1 << 2,    /* digest in any case */
+    LOOK_SAMPLE = 1 << 3,    /* above 64 MB, digest a megabyte of it */
+    LOOK_LARGE = 1 << 4,     /* with LOOK_VERSION: small tensors in containers by contents */
+    LOOK_OBJECTS = 1 << 5,   /* digest objects by what they hold, not by address */
+    LOOK_GUARDED = 1 << 6,   /* see VERSION_GUARDED */
 };
 
 /* Looks at obj.  last: NULL, or the fingerprint of this very object from before, which makes it
@@ -66,6 +66,9 @@ static inline bool tensor_fingerprint_needs_digest(const tensor_fingerprint *one
 {
     return one->kind == KIND_ARRAY || (one->kind == KIND_TORCH && (is_hidden || !one->has_version));
 }
+
+/* Leaves every nth index of the first dimensions, so that about `limit` bytes remain. */
+void tensor_thin_out(tt_tensor *t, int64_t limit);
 
 /* 128 bits for any value: equal values, equal digests.  refs: NULL, or a list that gets weak
  * references to the tensors that were digested by address; once one is dead, the digest is

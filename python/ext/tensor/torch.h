@@ -175,20 +175,11 @@ static inline int64_t tensor_torch_storage_offset(const tensor_torch *torch, PyO
     int64_t offset = 0;
     return torch->storage_offset((const char *)obj + torch->tensor_at, &offset) == 0 ? offset : -1;
 }
-/* Does the storage hold these bytes from the tensor's first element on?  It may have been
- * shrunk: untyped_storage().resize_(n). */
-static inline bool tensor_torch_storage_holds(const tensor_torch *torch, PyObject *obj, int64_t bytes,
-                                              int64_t item)
+/* In bytes; -1: there is none.  It may have been shrunk: untyped_storage().resize_(n). */
+static inline int64_t tensor_torch_storage_size(const tensor_torch *torch, PyObject *obj)
 {
-    int64_t size = 0, offset = tensor_torch_storage_offset(torch, obj);
-    return offset >= 0 && torch->storage_size((const char *)obj + torch->tensor_at, &size) == 0 &&
-           offset * item + bytes <= size;
-}
-
-/* So low that it may be an offset and no address: see has_no_memory(). */
-static inline bool tensor_address_is_low(const void *address)
-{
-    return (uintptr_t)address >> 40 == 0;
+    int64_t size = 0;
+    return torch->storage_size((const char *)obj + torch->tensor_at, &size) == 0 ? size : -1;
 }
 
 #endif

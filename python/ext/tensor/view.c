@@ -9,11 +9,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/view.h"
 
-/* DLPack's owning structs, as far as we look into them. */
-typedef struct managed {
-    tt_dltensor tensor;
-} managed;
-
+/* DLPack's owning struct, as far as we look into it; the older one begins with the tensor. */
 typedef struct managed_versioned {
     uint32_t major, minor;
     void *context;
@@ -37,23 +33,11 @@ static PyObject *call_chain(PyObject *obj, const char *const *names)
 
 static tensor_view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
 {
-    switch (tt_tensor_from_dlpack(&out->tensor, dl, &out->error)) {
-    case TT_OK:
-        return VIEW_OK;
-    case TT_EDTYPE:
-        return VIEW_DTYPE;
-    case TT_EDEVICE:
-        return VIEW_DEVICE;
-    case TT_ENOMEM:
-    case TT_EIO:
-    case TT_ESHAPE:
-    case TT_EINVAL:
-    case TT_EMISMATCH:
-    case TT_EFORMAT:
-    case TT_ELIMIT:
-        break;
-    }
-    return VIEW_LAYOUT;
+    tt_status st = tt_tensor_from_dlpack(&out->tensor, dl, &out->error);
+    return st == TT_OK        ? VIEW_OK
+           : st == TT_EDTYPE  ? VIEW_DTYPE
+           : st == TT_EDEVICE ? VIEW_DEVICE
+                              : VIEW_LAYOUT;
 }
 
 /* Borrows from the capsule and keeps it unconsumed: its own destructor calls
@@ -66,7 +50,7 @@ static tensor_view_result open_capsule(PyObject *obj, tensor_view *out)
     if (capsule == NULL)
         goto out;
     if (PyCapsule_IsValid(capsule, "dltensor")) {
-        dl = &((const managed *)PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+        dl = PyCapsule_GetPointer(capsule, "dltensor");
     } else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         const managed_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
         if (m->major == 1)
@@ -92,15 +76,20 @@ static int64_t ask_number(PyObject *obj, const char *method)
     return value;
 }
 
+/* In elements; -1: there is none. */
+static int64_t storage_offset(tensor_torch *torch, PyObject *obj)
+{
+    return tensor_symbols_can_tell(torch, obj) ? tensor_torch_storage_offset(torch, obj)
+                                               : ask_number(obj, "storage_offset");
+}
+
 /* Torch gives "NULL plus the offset" for a view of a storage that was freed, and for
  * wrappers whose values are elsewhere (DTensor).  Most memory is not so low; for a Python that is not
  * position-independent, such as Debian's, all small tensors are, and the offset tells. */
 static bool has_no_memory(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
 {
-    if (!tensor_address_is_low(t->data) || t->count == 0)
-        return false;
-    int64_t offset = tensor_symbols_can_tell(torch, obj) ? tensor_torch_storage_offset(torch, obj)
-                                                         : ask_number(obj, "storage_offset");
+    bool is_low = (uintptr_t)t->data >> 40 == 0;
+    int64_t offset = is_low && t->count > 0 ? storage_offset(torch, obj) : -1;
     return offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype);
 }
 
@@ -112,11 +101,15 @@ static bool is_held(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
         return true;
     for (int32_t d = 0; d < t->ndim; d++)
         bytes += (t->shape[d] - 1) * t->stride[d];
-    if (tensor_symbols_can_tell(torch, obj))
-        return tensor_torch_storage_holds(torch, obj, bytes, item);
-    PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
-    int64_t size = ask_number(storage, "nbytes"), offset = ask_number(obj, "storage_offset");
-    Py_XDECREF(storage);
+    int64_t size = -1, offset = storage_offset(torch, obj);
+    if (tensor_symbols_can_tell(torch, obj)) {
+        size = tensor_torch_storage_size(torch, obj);
+    } else {
+        PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
+        size = ask_number(storage, "nbytes");
+        PyErr_Clear();
+        Py_XDECREF(storage);
+    }
     return size >= 0 && offset >= 0 && offset * item + bytes <= size;
 }
 

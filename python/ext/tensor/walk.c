@@ -279,6 +279,9 @@ PyObject *tensor_child_named(tensor_torch *torch, PyObject *obj, PyObject *name,
 
 /* ---- all levels ---------------------------------------------------------------- */
 
+static int walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
+                void *context);
+
 /* One step down; -1 with an exception. */
 static int walk_child(tensor_torch *torch, const tensor_children *it, tensor_place *place,
                       tensor_found *found, void *context)
@@ -291,13 +294,13 @@ static int walk_child(tensor_torch *torch, const tensor_children *it, tensor_pla
     place->step[place->depth].index = it->index;
     place->depth++;
     place->hash = base_hash_mix(outer, (uint64_t)step * 2 + (it->key != NULL));
-    int result = tensor_walk(torch, it->value, place, found, context);
+    int result = walk(torch, it->value, place, found, context);
     place->depth--;
     place->hash = outer;
     return result;
 }
 
-int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
+static int walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
                 void *context)
 {
     tensor_children it;
@@ -313,6 +316,14 @@ int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_
         result = walk_child(torch, &it, place, found, context);
     tensor_children_close(&it);
     return result;
+}
+
+int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_found *found, void *context)
+{
+    tensor_place place; /* steps are set before they are read */
+    place.depth = place.found = 0;
+    place.hash = 0;
+    return walk(torch, obj, &place, found, context);
 }
 
 PyObject *tensor_place_name(PyObject *name, const tensor_place *place)
@@ -371,13 +382,14 @@ PyObject *tensor_walk_all(tensor_torch *torch, PyObject *obj)
 
 /* ---- the same value with other tensors ------------------------------------------ */
 
-static PyObject *map_items(tensor_torch *torch, PyObject *function, PyObject *obj)
+static PyObject *map_children(tensor_torch *torch, PyObject *function, PyObject *obj)
 {
     tensor_children it;
-    PyObject *out = PyList_New(0); /* owned */
+    bool is_dict = PyDict_Check(obj);
+    PyObject *out = is_dict ? PyDict_New() : PyList_New(0); /* owned */
     for (tensor_children_open(&it, torch, obj, 0); out != NULL && tensor_children_next(&it);) {
         PyObject *item = tensor_map(torch, function, it.value); /* owned */
-        if (item == NULL || PyList_Append(out, item) < 0)
+        if (item == NULL || (is_dict ? PyDict_SetItem(out, it.key, item) : PyList_Append(out, item)) < 0)
             Py_CLEAR(out);
         Py_XDECREF(item);
     }
@@ -389,23 +401,8 @@ static PyObject *map_items(tensor_torch *torch, PyObject *function, PyObject *ob
     return out;
 }
 
-static PyObject *map_dict(tensor_torch *torch, PyObject *function, PyObject *obj)
-{
-    tensor_children it;
-    PyObject *out = PyDict_New(); /* owned */
-    for (tensor_children_open(&it, torch, obj, 0); out != NULL && tensor_children_next(&it);) {
-        PyObject *value = tensor_map(torch, function, it.value); /* owned */
-        if (value == NULL || PyDict_SetItem(out, it.key, value) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(value);
-    }
-    tensor_children_close(&it);
-    return out;
-}
-
 PyObject *tensor_map(tensor_torch *torch, PyObject *function, PyObject *obj)
 {
-    PyObject *out = NULL; /* owned */
     if (tensor_torch_is_tensor(torch, obj))
         return PyObject_CallOneArg(function, obj);
     bool is_named = PyTuple_Check(obj) && PyObject_HasAttrString((PyObject *)Py_TYPE(obj), "_fields");
@@ -413,7 +410,7 @@ PyObject *tensor_map(tensor_torch *torch, PyObject *function, PyObject *obj)
         return Py_NewRef(obj);
     if (Py_EnterRecursiveCall(" in map_tensors"))
         return NULL;
-    out = PyDict_Check(obj) ? map_dict(torch, function, obj) : map_items(torch, function, obj);
+    PyObject *out = map_children(torch, function, obj);
     Py_LeaveRecursiveCall();
     return out;
 }

@@ -71,8 +71,7 @@ typedef struct tensor_place {
 typedef int tensor_found(void *context, PyObject *tensor, const tensor_place *place);
 
 /* Calls found for each tensor in tuples, lists, dicts and dataclasses. */
-int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
-                void *context);
+int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_found *found, void *context);
 /* `name` with the place appended: "attn.0", "encoder.hidden.2".  New reference. */
 PyObject *tensor_place_name(PyObject *name, const tensor_place *place);
 /* A new list of all tensors that a value reaches, each once; NULL with an exception. */

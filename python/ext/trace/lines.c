@@ -18,9 +18,8 @@ static const void *owner_key(const void *code, const void *module)
 /* module NULL: any place of the code. */
 static const trace_place *find_place(const trace_tracer *self, const void *code, const void *module)
 {
-    void **found = module != NULL ? base_map_find(&self->by_owner, owner_key(code, module))
-                                  : base_map_find(&self->by_code, code);
-    const trace_place *place = found != NULL ? *found : NULL;
+    const trace_place *place = module != NULL ? base_map_find(&self->by_owner, owner_key(code, module))
+                                              : base_map_find(&self->by_code, code);
     return place != NULL && place->code == code && (module == NULL || place->module == module) ? place
                                                                                                : NULL;
 }

@@ -168,13 +168,8 @@ static PyObject *tracer_add_place(PyObject *op, PyObject *args)
 static PyObject *tracer_start(PyObject *op, PyObject *is_training)
 {
     trace_tracer *self = tracer_of(op);
-    PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    uint64_t newest = 0;
-    for (; at != NULL; at = PyThreadState_Next(at))
-        if (PyThreadState_GetID(at) > newest)
-            newest = PyThreadState_GetID(at);
     self->thread = PyThreadState_GetID(PyThreadState_Get());
-    self->last_thread = newest;
+    self->last_thread = lines_newest_thread();
     if (trace_attach(self) < 0) /* once in any case: an error is raised now */
         return NULL;
     if (self->is_wide)

@@ -49,17 +49,9 @@ static base_frame *find_caller(base_frame *at, PyObject *own)
     return at;
 }
 
-static int line_of(track_log *log, base_frame *at)
+static int line_of(base_frame *at)
 {
-    PyCodeObject *code = base_frame_code(at);
-    int instruction = base_frame_instruction(at);
-    track_known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
-    if (known->code != code || known->instruction != instruction) {
-        known->line = PyCode_Addr2Line(code, instruction * CODE_UNIT);
-        known->instruction = instruction;
-        Py_XSETREF(known->code, (PyCodeObject *)Py_NewRef((PyObject *)code));
-    }
-    return known->line;
+    return PyCode_Addr2Line(base_frame_code(at), base_frame_instruction(at) * CODE_UNIT);
 }
 
 const char *track_call_file(base_frame *at)
@@ -80,26 +72,24 @@ static void put_callers(tt_buf *text, track_log *log)
     }
     track_put_str(text, base_frame_code(at)->co_name);
     (void)tt_buf_text(text, ":");
-    (void)tt_buf_int(text, line_of(log, at));
+    (void)tt_buf_int(text, line_of(at));
     for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(base_frame_back(at), log->own)) {
         (void)tt_buf_text(text, i > 0 ? " <- " : " (");
         (void)tt_buf_text(text, track_call_file(at));
         (void)tt_buf_text(text, ":");
-        (void)tt_buf_int(text, line_of(log, at));
+        (void)tt_buf_int(text, line_of(at));
     }
     (void)tt_buf_text(text, ")");
 }
 
 PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    track_log *log = (track_log *)self;
-    PyObject *own = log->own;       /* borrowed */
-    PyObject *rows = PyList_New(0); /* owned */
+    PyObject *own = ((track_log *)self)->own; /* borrowed */
+    PyObject *rows = PyList_New(0);           /* owned */
     base_frame *at = find_user(base_frame_running(), own);
     for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), own)) {
         PyCodeObject *code = base_frame_code(at);
-        binding_list_add(&rows,
-                         Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)));
+        binding_list_add(&rows, Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(at)));
     }
     return rows;
 }
@@ -114,12 +104,11 @@ PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
  * tensor has no values, and the log has it all the same. */
 static void record(track_log *log, PyObject *name, PyObject *value)
 {
-    PyObject *type, *error, *trace; /* owned */
-    PyErr_Fetch(&type, &error, &trace);
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
     if (name != NULL)
         (void)runs_put(log->runs, name, value);
     Py_XDECREF(name);
-    PyErr_Restore(type, error, trace);
+    PyErr_SetRaisedException(pending);
 }
 
 static bool is_wanted(const track_log *log, PyObject *value)
@@ -154,13 +143,12 @@ static void record_seconds(track_log *log, PyObject *function, double seconds)
 void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
                          PyObject *value)
 {
-    PyObject *type, *error, *trace; /* owned */
     if (!is_wanted(log, value) || !PyUnicode_Check(file))
         return;
     const runs_change change = { .key = key, .file = file, .name = name, .line = line };
-    PyErr_Fetch(&type, &error, &trace);
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
     (void)runs_put_change(log->state, log->runs, &change, value);
-    PyErr_Restore(type, error, trace); /* what failed in between is forgotten */
+    PyErr_SetRaisedException(pending); /* what failed in between is forgotten */
 }
 
 /* ---- lines --------------------------------------------------------------------- */

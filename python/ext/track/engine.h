@@ -63,14 +63,6 @@ void track_description_keep(track_description *one, PyObject *obj);
 
 /* ---- the log -------------------------------------------------------------- */
 
-/* The line of an instruction: finding it takes longer than writing it. */
-typedef struct track_known_line {
-    PyCodeObject *code; /* owned or NULL */
-    int instruction, line;
-} track_known_line;
-
-enum { KNOWN_LINES = 32 };
-
 typedef struct track_log {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *logger;                   /* owned, as those below; whose handlers get the lines too */
@@ -84,7 +76,6 @@ typedef struct track_log {
     PyObject *sys;    /* dict of that module: sys.stdout is looked up for each line */
     PyObject *stdout_name, *write, *handlers; /* names of attributes */
     bool is_terminal, is_colored;             /* that stream */
-    track_known_line known[KNOWN_LINES];      /* of callers */
 } track_log;
 
 /* Of this thread. */

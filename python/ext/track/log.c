@@ -260,14 +260,6 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 BINDING_OWNS(log, track_log, logger, handlers)
 
-static void log_dealloc(PyObject *self)
-{
-    PyObject_GC_UnTrack(self);
-    for (int i = 0; i < KNOWN_LINES; i++)
-        Py_CLEAR(log_of(self)->known[i].code);
-    binding_dealloc(self);
-}
-
 static PyObject *none_or_null(int st)
 {
     return st < 0 ? NULL : Py_NewRef(Py_None);
@@ -393,5 +385,5 @@ static PyGetSetDef getters[] = {
 BINDING_CLASS(track_log, "tensortap._core.TrackLog", track_log, BINDING_GC,
               { Py_tp_doc,
                 "Writes the tree to standard output, to the thread's log file and to the open run." },
-              { Py_tp_new, log_new }, BINDING_GC_SLOTS(log), { Py_tp_dealloc, log_dealloc },
+              { Py_tp_new, log_new }, BINDING_GC_SLOTS(log), { Py_tp_dealloc, binding_dealloc },
               { Py_tp_methods, methods }, { Py_tp_getset, getters });

@@ -44,8 +44,7 @@ static void free_frame(const tracker *self, frame *one)
 
 static frame *find_frame(const tracker *self, base_frame *at)
 {
-    void **found = base_map_find(&self->frames, at);
-    return found != NULL ? *found : NULL;
+    return base_map_find(&self->frames, at);
 }
 
 static void drop_frame(tracker *self, base_frame *at)
@@ -294,9 +293,9 @@ static void tracker_dealloc(PyObject *obj)
     tracker *self = tracker_of(obj);
     PyObject_GC_UnTrack(obj);
     Py_DECREF(tracker_stop(obj, NULL));
-    for (size_t i = 0; i < self->frames.cap; i++)
-        if (self->frames.keys[i] != NULL)
-            free_frame(self, self->frames.values[i]);
+    frame *one;
+    for (size_t i = 0; (one = base_map_next(&self->frames, &i)) != NULL;)
+        free_frame(self, one);
     base_map_free(&self->frames);
     (void)tracker_clear(obj); /* no slot of the class: callbacks rely on what is there */
     binding_dealloc(obj);
