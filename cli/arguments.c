@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 24, KEY = 256, WIDTH = 79, HELP_COLUMN = 29 };
+enum { KEY = 256, WIDTH = 79, HELP_COLUMN = 29 };
 
 /* Of every command, and of the program. */
 static const tt_option common[] = {
@@ -24,14 +24,14 @@ static const tt_option common[] = {
 
 /* All options of a command. */
 typedef struct option_list {
-    tt_option items[OPTIONS_MAX];
+    tt_option items[TT_OPTIONS_MAX];
     size_t count;
 } option_list;
 
 static option_list list_options(const tt_cmd *cmd, bool *is_json)
 {
     option_list all = { .count = cmd->option_count };
-    assert(cmd->option_count + 1 + sizeof common / sizeof *common <= OPTIONS_MAX);
+    assert(cmd->option_count + 1 + sizeof common / sizeof *common <= TT_OPTIONS_MAX);
     if (cmd->option_count > 0)
         memcpy(all.items, cmd->options, cmd->option_count * sizeof *cmd->options);
     if (cmd->json != NULL)
@@ -66,16 +66,22 @@ static void print_wrapped(FILE *out, const char *text, size_t column, size_t ind
     fputc('\n', out);
 }
 
+static bool is_long(const tt_option *option)
+{
+    return option->name[1] != '\0';
+}
+
 static void print_option(FILE *out, const tt_option *option)
 {
     char head[80] = "      ";
     if (option->letter != 0)
-        (void)snprintf(head, sizeof head, "  -%c%s", option->letter, option->name != NULL ? ", " : " ");
+        (void)snprintf(head, sizeof head, "  -%c%s", option->letter, is_long(option) ? ", " : " ");
     size_t len = strlen(head);
-    len += (size_t)snprintf(head + len, sizeof head - len, "%s%s%s%s", option->name != NULL ? "--" : "",
-                            option->name != NULL ? option->name : "",
-                            option->name != NULL && option->value != NULL ? "=" : "",
-                            option->value != NULL ? option->value : "");
+    if (is_long(option))
+        len += (size_t)snprintf(head + len, sizeof head - len, "--%s%s", option->name,
+                                option->value != NULL ? "=" : "");
+    if (option->value != NULL)
+        len += (size_t)snprintf(head + len, sizeof head - len, "%s", option->value);
     if (len + 2 <= HELP_COLUMN)
         fprintf(out, "%-*s", HELP_COLUMN, head);
     else
@@ -129,9 +135,9 @@ void tt_cmd_refuse(const tt_cmd *cmd, const char *format, ...)
 
 static void read_option(const tt_cmd *cmd, const tt_option *option, const char *text)
 {
-    if (option->value == NULL)
+    if (option->value == NULL && option->to != NULL)
         *(bool *)option->to = true;
-    else if (option->read == NULL)
+    else if (option->read == NULL && option->to != NULL)
         *(const char **)option->to = text;
     if (option->read != NULL ? !option->read(text, option->to)
                              : option->takes != NULL && !tt_words_have(option->takes, text))
@@ -152,8 +158,8 @@ static void answer(const tt_cmd *cmd, int letter)
 
 /* What getopt_long is to know. */
 typedef struct spec {
-    struct option longs[OPTIONS_MAX + 1];
-    char letters[2 * OPTIONS_MAX + 2];
+    struct option longs[TT_OPTIONS_MAX + 1];
+    char letters[2 * TT_OPTIONS_MAX + 2];
 } spec;
 
 static void describe(const tt_cmd *cmd, const option_list *all, spec *out)
@@ -168,7 +174,7 @@ static void describe(const tt_cmd *cmd, const option_list *all, spec *out)
             out->letters[letters++] = (char)option->letter;
         if (option->letter != 0 && has_value)
             out->letters[letters++] = ':';
-        if (option->name != NULL)
+        if (is_long(option))
             out->longs[longs++] = (struct option){ option->name, has_value, NULL, KEY + (int)i };
     }
 }
@@ -179,6 +185,14 @@ static const tt_option *option_of(const option_list *all, int key)
         if (key == KEY + (int)i || key == all->items[i].letter)
             return &all->items[i];
     return NULL;
+}
+
+bool tt_call_has(const tt_call *call, const char *option)
+{
+    for (size_t i = 0; i < call->cmd->option_count; i++)
+        if (call->given[i] != NULL && strcmp(call->cmd->options[i].name, option) == 0)
+            return true;
+    return false;
 }
 
 void tt_arguments_parse(tt_call *call, int argc, char **argv)
@@ -197,9 +211,11 @@ void tt_arguments_parse(tt_call *call, int argc, char **argv)
             exit(TT_EXIT_USAGE);
         }
         const tt_option *option = option_of(&all, key);
-        if (option->to == NULL)
+        size_t at = (size_t)(option - all.items);
+        if (at + sizeof common / sizeof *common >= all.count)
             answer(cmd, option->letter);
         read_option(cmd, option, optarg);
+        call->given[at] = optarg != NULL ? optarg : "";
         if (option->is_last)
             break;
     }

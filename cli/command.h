@@ -41,24 +41,27 @@ typedef enum tt_exit {
 
 /* An option of a command.  Its argument goes to a variable of the command. */
 typedef struct tt_option {
-    const char *name;
+    const char *name;  /* of one character: it is only the letter */
     const char *value; /* "A:B", for --help; NULL: it takes no argument and sets a bool */
     const char *help;
-    void *to;                                 /* bool, const char *, or what read writes */
+    void *to;                                 /* bool, const char *, or what read writes; may be NULL */
     bool (*read)(const char *text, void *to); /* NULL: the text itself; false: not accepted */
     const char *takes;                        /* what read accepts; without read, the words */
     int letter;                               /* 0: none */
     bool is_last;                             /* what follows is for another program */
 } tt_option;
 
+enum { TT_OPTIONS_MAX = 24 };
+
 typedef struct tt_call {
     const struct tt_cmd *cmd;
-    char **words; /* arguments that are no options; borrowed */
+    const char *given[TT_OPTIONS_MAX]; /* the last text of each option, "" without one; NULL: not given */
+    char **words;                      /* arguments that are no options; borrowed */
     size_t count;
-    char **options;   /* all arguments as given; borrowed */
     const char *path; /* words[0] */
     const char *glob; /* words[1] of a command with one run; NULL: not given */
     bool is_json;     /* --json was given */
+    bool has_loss;    /* a part of the run is missing, and the user has been told */
     tt_run *runs[2];  /* opened and closed by main.c */
     tt_error *err;
 } tt_call;
@@ -99,12 +102,12 @@ bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
 /* Lists them, asks on a terminal (an error elsewhere) unless sure, removes; prints what the call asks for. */
 tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t count, bool is_sure);
 
-/* Becomes Python running tensortap.commands.<module>.main(values + words): $TENSORTAP_PYTHON, else
- * the python3 beside this program, else that on PATH.  A value that is NULL becomes "".  words ends
- * with NULL; NULL: none.  Returns only if none can be started.  A Python without this very tensortap
- * says so and exits 3. */
-tt_exit tt_python_exec(const char *module, const char *const *values, size_t count, char *const *words,
-                       tt_error *err);
+bool tt_call_has(const tt_call *call, const char *option); /* was it given? */
+/* For tt_cmd.run: becomes Python running tensortap.commands.<name of the command>.main(options, words):
+ * $TENSORTAP_PYTHON, else the python3 beside this program, else that on PATH.  options is a dict of the
+ * texts that were given, with "json" and "has_loss" if they are true.  Returns only if none can be
+ * started.  A Python without this very tensortap says so and exits 3. */
+tt_exit tt_python_run(tt_call *call);
 
 #define X(name) extern const tt_cmd tt_cmd_##name;
 TT_COMMANDS(X)

@@ -62,7 +62,7 @@ static tt_exit unknown_command(const char *name, tt_error *err)
 
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
-    tt_call call = { .options = argv + 1, .err = err };
+    tt_call call = { .err = err };
     for (size_t i = 0; i < COMMANDS; i++)
         call.cmd = strcmp(commands[i]->name, name) == 0 ? commands[i] : call.cmd;
     if (call.cmd == NULL)

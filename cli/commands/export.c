@@ -32,16 +32,10 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 #define ALL_FORMATS "csv, json, npy, safetensors, pt, hdf5, sqlite, parquet"
 
 static struct {
-    const char *out, *to, *steps_text;
+    const char *out, *to;
     tt_range steps;
     bool is_partial;
 } args = { .steps = TT_RANGE_ALL };
-
-static bool read_steps(const char *text, void *out)
-{
-    args.steps_text = text;
-    return tt_range_parse(text, out);
-}
 
 static const char *format_name(size_t i)
 {
@@ -90,19 +84,6 @@ static tt_exit look_for_damage(const tt_run *run, tt_error *err)
     return TT_EXIT_FOUND;
 }
 
-static tt_exit export_in_python(const char *path, const tt_export *what, bool has_loss, tt_error *err)
-{
-    const char *values[] = { path,
-                             what->glob,
-                             formats[format].name,
-                             args.out,
-                             args.steps_text != NULL ? args.steps_text : ":",
-                             has_loss          ? "lossy"
-                             : args.is_partial ? "partial"
-                                               : "whole" };
-    return tt_python_exec("export", values, sizeof values / sizeof *values, NULL, err);
-}
-
 /* The exit code, and where it is damage what to do about it. */
 static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
 {
@@ -140,8 +121,9 @@ static tt_exit export_command(tt_call *call)
          tt_export_weigh_values(&what, call->err) == TT_ELIMIT))
         return TT_EXIT_FAILED;
     call->err->text[0] = '\0'; /* any other failure is for the exporter to report */
+    call->has_loss = damage != TT_EXIT_FINE;
     if (is_in_python)
-        return export_in_python(call->path, &what, damage != TT_EXIT_FINE, call->err);
+        return tt_python_run(call);
     tt_progress_start("exporting");
     tt_status st = formats[format].write(&what, call->err);
     tt_progress_end();
@@ -155,7 +137,8 @@ static const tt_option options[] = {
       .to = &args.to },
     { "output", "OUT", "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
       .to = &args.out, .letter = 'o' },
-    { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, read_steps, TT_RANGE_TAKES },
+    { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
+      TT_RANGE_TAKES },
     { "partial", NULL, "Of a damaged run, write what can be read; exit with 1 if something is missing",
       .to = &args.is_partial },
 };

@@ -101,7 +101,7 @@ def asked(
         path.write_bytes(boxed)
         changed(path, set_facts(**{"rank": rank, "world_size": ranks, **facts}))
     with pytest.raises(SystemExit) as ended:
-        replay.main(["", "", "", "1" if yes else "", "", str(folder / "run"), *words])
+        replay.main({"yes": ""} if yes else {}, [str(folder / "run"), *words])
     return int(str(ended.value.code))
 
 

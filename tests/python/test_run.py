@@ -351,7 +351,7 @@ def test_without_numpy_a_run_describes_itself_and_its_graph_is_drawn(folder: Pat
         "print(repr(ranks)); print(ranks._repr_html_()); print(ranks.cost)\n"
         "print(list(ranks.steps), [list(part) for part in ranks.series('loss')])\n"
         "for color in ('nan', 'size', 'time', 'std'):\n"
-        "    graph.main([sys.argv[2], '--out', sys.argv[3], '--color', color])\n"
+        "    graph.main({'out': sys.argv[3], 'color': color}, [sys.argv[2]])\n"
         "try:\n"
         "    ranks.stats('x', 7)\n"
         "except KeyError as error:\n"

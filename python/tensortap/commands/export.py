@@ -11,7 +11,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from tensortap.files import hdf5
@@ -325,18 +325,18 @@ def report(source: Source) -> None:
         warn(f"{points} missing")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Export; *arguments* are run, glob, format, out, steps and how, checked by the program.
+def main(options: dict[str, str], words: list[str]) -> None:
+    """Export; *options* were checked by cli/commands/export.c, *words* are the run and the glob.
 
-    *how* is "whole", "partial" (what can be read of a damaged run) or "lossy" (the same, and
-    the program has already said that something is missing).
+    With "has_loss" the program has already said that something is missing.
     """
-    path, glob, kind, out, steps, how = arguments
+    path, glob = [*words, "*"][:2]
+    kind, out = options["to"], options["output"]
     bar = None
     try:
         if os.path.isdir(out):
             fail(f"{out}: Is a directory; --to {kind} writes a file")
-        source = Source(path, glob, steps, is_partial=how != "whole")
+        source = Source(path, glob, options.get("step", ":"), is_partial="partial" in options)
         bar = source.bar
         with whole_file(out) as part:
             WRITERS[kind](source, part)
@@ -352,5 +352,5 @@ def main(arguments: Sequence[str]) -> None:
         if bar is not None:
             bar.end()
     report(source)
-    if source.lost or how == "lossy":
+    if source.lost or "has_loss" in options:
         raise SystemExit(1)

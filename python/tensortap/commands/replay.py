@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from tensortap.blackbox import file
 from tensortap.blackbox.verdict import VERDICTS, describe
@@ -35,7 +35,6 @@ from tensortap.commands import replay
 replay.child(sys.argv[1])
 """
 SCHEMA = 1  # of the answer as JSON: docs/schemas/replay.json
-OPTIONS = 6  # arguments before the program
 INDENT = 4  # of a line that continues another
 SECONDS = 30  # that the other ranks have to end after the first
 Facts = dict[str, Any]
@@ -45,25 +44,13 @@ class Unplayable(Exception):
     """The step cannot be replayed, and why."""
 
 
-class Options(NamedTuple):
-    """What cli/commands/replay.c gives; "": not given."""
-
-    step: str
-    ops: str  # "1", "0"
-    eager: str
-    yes: str
-    json: str
-    run: str
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Replay; *arguments* are those of Options, then the program and its arguments, if named."""
-    options = Options(*arguments[:OPTIONS])
+def main(options: dict[str, str], words: list[str]) -> None:
+    """Replay; *words* are the run, then the program and its arguments, if they were named."""
     try:
-        code = replay(options, list(arguments[OPTIONS:]))
+        code = replay(options, *words)
     except (Unplayable, file.DamagedError) as error:
         result = {"verdict": "unplayable", "reason": str(error)}
-        print_result(result, options)
+        print_result(result, "json" in options)
         code = VERDICTS["unplayable"][1]
     except FileNotFoundError as error:
         print(f"tensortap: {error}", file=sys.stderr)
@@ -71,23 +58,25 @@ def main(arguments: Sequence[str]) -> None:
     end(code)
 
 
-def replay(options: Options, command: list[str]) -> int:
+def replay(options: dict[str, str], run: str, *command: str) -> int:
     """Run the step again and print what became of it; return the exit code."""
-    step = int(options.step) if options.step else None
-    paths = find(Path(options.run), step)
+    step = int(options["step"]) if "step" in options else None
+    paths = find(Path(run), step)
     facts = [file.read_facts(path)[0] for path in paths]
     check_ranks(facts)
-    kind, words = command_of(facts[0], command, options)
-    wants_ops = options.ops == "1" or (not options.ops and facts[0]["cause"] == "not finite")
+    kind, words = command_of(facts[0], command, run, is_sure="yes" in options)
+    is_bad = facts[0]["cause"] == "not finite"
+    wants_ops = "ops" in options or ("no-ops" not in options and is_bad)
     how = {"kind": kind, "words": words, "step": step, "ops": wants_ops}
     paths = [path.absolute() for path in paths]
     if not command and facts[0]["program"].get("cwd"):
         enter(facts[0]["program"]["cwd"])
     with tempfile.TemporaryDirectory(prefix="tensortap-replay-") as folder:
-        eager = "program" if options.eager else ""
+        is_eager = "eager" in options
+        eager = "program" if is_eager else ""
         result = worst(run_ranks(paths, facts, {**how, "eager": eager}, folder))
         is_there = result["verdict"] in ("bits", "noise")
-        if result["is_compiled"] and not options.eager and is_there:
+        if result["is_compiled"] and not is_eager and is_there:
             again = worst(run_ranks(paths, facts, {**how, "eager": "step"}, folder))
             result["eager"] = again["verdict"]
             found = (result.get("operators") or {}).get("first_bad") or {}
@@ -98,7 +87,7 @@ def replay(options: Options, command: list[str]) -> int:
     program = facts[0]["program"]
     if program.get("hash") not in (None, hash_of(str(program.get("file")))):
         result["changed"] = program.get("file")
-    print_result(result, options)
+    print_result(result, "json" in options)
     return VERDICTS[result["verdict"]][1]
 
 
@@ -117,20 +106,22 @@ def check_ranks(facts: list[Facts]) -> None:
         raise Unplayable(f"the run had {size} ranks, and this job has {now}")
 
 
-def command_of(facts: Facts, command: list[str], options: Options) -> tuple[str, list[str]]:
+def command_of(
+    facts: Facts, command: Sequence[str], run: str, *, is_sure: bool
+) -> tuple[str, list[str]]:
     """Return "script" or "module" and the words; ask before running a command of the run folder."""
     if command:
         is_module = command[0] == "-m" and len(command) > 1
-        return ("module", command[1:]) if is_module else ("script", command)
+        return ("module", [*command[1:]]) if is_module else ("script", [*command])
     kept = facts["program"]
     words = kept.get("command", [])
-    hint = f"give it: tensortap replay {shlex.quote(options.run)} -- train.py ..."
+    hint = f"give it: tensortap replay {shlex.quote(run)} -- train.py ..."
     if not words:
         raise Unplayable(f"the run does not say which command made it; {hint}")
     if any(MASK in word for word in words):
         raise Unplayable(f"a secret in the command was not kept; {hint}")
-    if not options.yes:
-        ask(kept, words, options.run)
+    if not is_sure:
+        ask(kept, words, run)
     return ("module" if kept.get("kind") == "module" else "script"), words
 
 
@@ -235,9 +226,9 @@ def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
 # ---- what came of it
 
 
-def print_result(result: dict[str, Any], options: Options) -> None:
+def print_result(result: dict[str, Any], is_json: bool) -> None:
     """Print the verdict and what else is known."""
-    if options.json:
+    if is_json:
         print(json.dumps({"schema": SCHEMA, **result}))
     else:
         for line in describe(result):

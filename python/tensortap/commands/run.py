@@ -356,26 +356,6 @@ def end(code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-#: Arguments from cli/commands/run.c before the program and its own; "" for a default.
-SLOTS = (
-    "folder",
-    "every",
-    "only",
-    "exclude",
-    "keep",
-    "budget",
-    "resume",
-    "inputs",
-    "grads",
-    "on_nonfinite",
-    "health",
-    "black_box",
-    "black_box_bytes",
-    "on",
-    "kind",
-)
-
-
 def check_folder(folder: str | None, resume: bool) -> None:
     """Exit with code 3 if the run cannot be written, before the program starts."""
     from tensortap.runs.record import check_place
@@ -393,32 +373,32 @@ def check_folder(folder: str | None, resume: bool) -> None:
     end(3)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run; *arguments* are those of SLOTS, then the program and its arguments."""
-    texts = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
-    kind, rest = texts["kind"], arguments[len(SLOTS) :]
+def main(options: dict[str, str], words: list[str]) -> None:
+    """Run; *options* were checked by cli/commands/run.c, *words* are the program's."""
+    texts = {name.replace("-", "_"): text for name, text in options.items()}
+    kind, rest = ("module", [texts["m"], *words]) if "m" in texts else ("script", words)
     if kind == "script" and not os.path.exists(rest[0]):
         is_python = os.path.basename(rest[0]).startswith("python")
         advice = "leave it out" if is_python else "give a file, or -m and a module"
         print(f"tensortap: no script '{rest[0]}'; {advice}", file=sys.stderr)
         end(2)
-    read: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "resume": bool}
-    names = ("every", "only", "exclude", "keep", "budget", "resume", "health")
-    options = {name: read.get(name, str)(texts[name]) for name in names if name in texts}
+    numbers: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "black_box": int}
+    names = ("every", "only", "exclude", "keep", "budget", "health", "black_box")
+    recording = {name: numbers.get(name, str)(texts[name]) for name in names if texts.get(name)}
     watching: dict[str, Any] = {"inputs": "inputs" in texts}
-    if "grads" in texts:
-        watching["grads"] = None if texts["grads"] == "none" else texts["grads"]
-    if "on_nonfinite" in texts:
-        watching["on_nonfinite"] = texts["on_nonfinite"]
-    check_folder(texts.get("folder"), "resume" in texts)
+    for name in ("grads", "on_nonfinite"):
+        if name in texts:
+            watching[name] = None if texts[name] == "none" else texts[name]
+    folder, resume = texts.get("output") or None, "resume" in texts
+    check_folder(folder, resume)
     make_box = None
     if "black_box" in texts:
-        options["black_box"] = int(texts["black_box"])
         limit = texts.get("black_box_bytes")
         make_box = functools.partial(
-            new_box, options["black_box"], int(limit) if limit else None, "on" in texts
+            new_box, recording["black_box"], int(limit) if limit else None, "on" in texts
         )
-    supervise(Watcher(texts.get("folder"), options, watching, (kind, rest), make_box), kind, rest)
+    recording["resume"] = resume
+    supervise(Watcher(folder, recording, watching, (kind, rest), make_box), kind, rest)
 
 
 def new_box(every: int, limit: int | None, on_spike: bool) -> Any:
