@@ -86,6 +86,26 @@ static void print_alone(const tt_diff *diff, int side, size_t count, const char 
     puts(count > shown ? " ..." : "");
 }
 
+/* Names the biases that rounding alone moves, of the first rank that has some. */
+static void print_drift(const tt_diff *diff)
+{
+    const tt_diff_site *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        if (!s->is_rounding || (first != NULL && s->rank != first->rank))
+            continue;
+        first = first != NULL ? first : s;
+        if (count++ < NAMES)
+            tt_screen_say(TT_MOOD_PLAIN, "%s%s", s == first ? "" : ", ", strchr(s->name, '/') + 1);
+    }
+    if (count > NAMES)
+        printf(" and %zu more", count - NAMES);
+    if (count > 0)
+        printf(" move%s by rounding only: the gradient is zero but for rounding\n",
+               count == 1 ? "s" : "");
+}
+
 static int by_excess(const void *a, const void *b)
 {
     const tt_diff_site *x = *(const tt_diff_site *const *)a, *y = *(const tt_diff_site *const *)b;
@@ -181,6 +201,7 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
     tt_screen_say(TT_MOOD_FAINT, "%s points compared; sites: %zu identical, %zu within %s, %zu differ\n",
                   tt_screen_count(c.points), c.same, c.noise, has_tolerance ? "tolerance" : "noise",
                   c.differing);
+    print_drift(diff);
     if (args.options.rename != NULL)
         tt_screen_say(TT_MOOD_PLAIN, "'%s' in names of the first matches '%s' in the second\n",
                       args.rename.from, args.rename.to);
@@ -223,6 +244,7 @@ static tt_status print_json(const tt_diff *diff)
             tt_json_f64(json, "b", s->worst.b);
             tt_json_f64(json, "deviation", s->worst.deviation);
             tt_json_f64(json, "floor", s->worst.floor);
+            tt_json_bool(json, "is_rounding", s->is_rounding);
         }
         tt_json_close(json);
     }

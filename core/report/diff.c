@@ -28,7 +28,7 @@ static const struct {
     { TT_FIELD_MIN, TT_COLUMN_MIN },       { TT_FIELD_MAX, TT_COLUMN_MAX },
     { TT_FIELD_COUNT, TT_COLUMN_COUNT }, /* not compared: rms needs it */
 };
-enum { NAN_COUNT = 1, POSINF, NEGINF, RMS = 5, COUNT = 8, COLUMNS };
+enum { NAN_COUNT = 1, POSINF, NEGINF, MEAN, RMS, COUNT = 8, COLUMNS };
 
 /* One side of a pair: columns of one site.  Its memory is kept from site to site. */
 typedef struct side {
@@ -124,6 +124,7 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, double lea
     double rms_a = value_at(a, RMS, i), rms_b = value_at(b, RMS, j);
     double scale = fmax(least, fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b));
     *gap = (tt_gap){ .a = { NAN, NAN }, .b = { NAN, NAN } };
+    gap->size = (float)(fmax(rms_a, rms_b) / scale);
     for (size_t k = 0; k < COUNT; k++) {
         double x = k == RMS ? rms_a : value_at(a, k, i), y = k == RMS ? rms_b : value_at(b, k, j);
         double deviation, larger = fmax(fabs(x), fabs(y));
@@ -155,6 +156,19 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, double lea
     }
 }
 
+/* How far a run moves a tensor from point to point. */
+typedef struct movement {
+    double now, most; /* NaN: there is no point before */
+} movement;
+
+static void move(movement *m, const side *s, size_t i)
+{
+    m->now = NAN; /* which fmax leaves out */
+    for (size_t k = MEAN; i > 0 && k < COUNT; k++)
+        m->now = fmax(m->now, fabs(value_at(s, k, i) - value_at(s, k, i - 1)));
+    m->most = fmax(m->most, m->now);
+}
+
 /* The two sides of a pair, and the weight on whose scale it is judged: no points unless it is a bias. */
 typedef struct sides {
     side a, b, weight;
@@ -177,6 +191,9 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
     tt_status st = TT_OK;
     const side *a = &s->a, *b = &s->b;
     size_t i = 0, j = 0, at = 0;
+    float largest = 0; /* so far: equal gradients that are smaller say nothing new */
+    movement of_a = { NAN, NAN }, of_b = { NAN, NAN };
+    bool has_jumped = false;
     while (st == TT_OK && (i < a->points || j < b->points)) {
         bool has_a = i < a->points, has_b = j < b->points;
         bool is_before = has_a && (!has_b || a->steps[i] < b->steps[j] ||
@@ -194,9 +211,15 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
             deviate(a, i, b, j, weight_scale(s, step, &at), options, &gap);
             gap.step = step;
             gap.call = (uint32_t)a->calls[i];
-            if (gap.is_any)
+            move(&of_a, a, i);
+            move(&of_b, b, j);
+            has_jumped |= fmax(of_a.now, of_b.now) > TT_NOISE_JUMP * fmin(of_a.most, of_b.most);
+            gap.moved = has_jumped ? -1 : (float)(of_a.most + of_b.most);
+            bool is_kept = gap.is_any || (pair->drift.role == TT_DRIFT_GRADIENT && gap.size > largest);
+            largest = fmaxf(largest, gap.size);
+            if (is_kept)
                 st = tt_grow(&pair->gaps, &pair->cap, pair->count + 1, sizeof gap);
-            if (gap.is_any && st == TT_OK)
+            if (is_kept && st == TT_OK)
                 pair->gaps[pair->count++] = gap;
         }
         i += is_before || !is_behind;
@@ -322,7 +345,7 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
                                       .worst = { .step = -1, .a = NAN, .b = NAN } },
                             .kind = tt_order_kind(name),
                             .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX,
-                            .is_bias = s->weight.points > 0 };
+                            .drift = tt_noise_drift(a, site_a, s->weight.points > 0) };
     st = compare_site(s, options, pair);
     if (st == TT_OK && pair->site.points > 0)
         st = tt_noise_expect(a, file_a, site_a, b, file_b, site_b, pair);

@@ -8,6 +8,8 @@
 
 /* Extremes are single elements: they carry more rounding than a mean. */
 #define TT_NOISE_EXTREMES 8.0
+/* Two optimizers' steps of what is rounding differ by less. */
+#define TT_NOISE_JUMP 16.0
 
 /* Fields that average over elements, and fields that are one of them. */
 typedef enum tt_gap_kind { TT_GAP_AVERAGE, TT_GAP_EXTREME, TT_GAP_COUNT_ } tt_gap_kind;
@@ -17,11 +19,31 @@ typedef enum tt_gap_kind { TT_GAP_AVERAGE, TT_GAP_EXTREME, TT_GAP_COUNT_ } tt_ga
 typedef struct tt_gap {
     int64_t step;
     uint32_t call;
-    float deviation[TT_GAP_COUNT_];            /* in units of the tensor's root mean square */
+    float deviation[TT_GAP_COUNT_]; /* in units of the tensor's root mean square */
+    float size;                     /* the larger root mean square, likewise */
+    float moved; /* how far the runs, together, move it at once; NaN: not known, < 0: one has jumped */
     uint8_t field[TT_GAP_COUNT_];              /* tt_field: the one that deviates most ... */
     bool is_any;                               /* false: they are equal */
     double a[TT_GAP_COUNT_], b[TT_GAP_COUNT_]; /* ... and its values; NaN: none deviates */
 } tt_gap;
+
+/* What a pair has to do with biases that rounding alone moves; see noise.c. */
+typedef enum tt_drift_role {
+    TT_DRIFT_NONE,
+    TT_DRIFT_GRADIENT, /* of a bias */
+    TT_DRIFT_BIAS,
+    TT_DRIFT_OUTPUT, /* of the module that has the bias */
+} tt_drift_role;
+
+/* The last four are set by tt_noise_judge. */
+typedef struct tt_drift {
+    tt_drift_role role;
+    int32_t place;                 /* of the bias's gradient; see tt_order_place */
+    double cancelled;              /* of a gradient: the rounding that is left where its terms cancel */
+    struct tt_diff_pair *gradient; /* of the bias; NULL: not compared */
+    double reach;                  /* of a gradient: how far its rounding may have moved the runs apart */
+    bool is_seen, is_real; /* of a gradient: compared; larger than rounding, or not what moves the bias */
+} tt_drift;
 
 typedef struct tt_diff_pair {
     tt_diff_site site;
@@ -32,12 +54,14 @@ typedef struct tt_diff_pair {
     double base;   /* rounding of one tensor; see noise.c ... */
     double coarse; /* ... the part of it that comes from a type of less than 32 bits */
     int64_t elements;
-    bool is_bias; /* judged on the scale of a weight */
+    tt_drift drift;
 } tt_diff_pair;
 
 /* Finds the weight on whose scale a bias is judged, and by how much to multiply its root mean square.
  * *weight is -1 if this site is no bias, or has no weight beside it. */
 tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weight, double *times);
+/* Says what a site has to do with drift; has_weight: tt_noise_weight found one. */
+tt_drift tt_noise_drift(const tt_run *run, int32_t site, bool has_weight);
 /* Fills in the rounding to expect of what two sites hold, from type and reduction length, and
  * how many elements they have. */
 tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,

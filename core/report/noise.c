@@ -27,9 +27,8 @@
  * Averages pass deviations on to averages, and extremes, which are ten times as rough, to
  * extremes; and from kind to kind only as the numbers themselves flow.  From forward to gradient
  * as within a kind; from gradient to parameter 16 times, because optimizers such as Adam make a
- * whole step of a gradient near zero, whatever its sign; to a bias, whose gradient may be nothing but
- * rounding, as much as the limit allows; from parameter to forward once.  An
- * average over fewer elements is rougher, by the root of the ratio, at most 8; a parameter of
+ * whole step of a gradient near zero, whatever its sign; to a bias more, see its drift; from parameter
+ * to forward once.  An average over fewer elements is rougher, by the root of the ratio, at most 8; a parameter of
  * few elements changes a large average by that much less.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff.h"
@@ -77,6 +76,24 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
     return sum_length(run, file, weight, out);
 }
 
+/* Finds how many terms the gradient of each element of a bias is the sum of: the elements of the module's
+ * output that it was added to.  1: unknown. */
+static tt_status terms_of_bias(tt_run *run, int32_t file, int32_t site, double elements, double *out)
+{
+    const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
+    char module[4200];
+    tt_point point;
+    (void)snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - slash), slash);
+    int32_t output = tt_order_find(run, "activation", module, "");
+    *out = 1;
+    if (tt_run_points(run, file, output) == 0)
+        return TT_OK;
+    tt_status st = tt_run_point(run, file, output, -1, &point, NULL);
+    if (st == TT_OK && (double)point.stats.count > elements)
+        *out = (double)point.stats.count / elements;
+    return st;
+}
+
 tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weight, double *times)
 {
     static const char word[] = "bias";
@@ -97,16 +114,33 @@ tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weig
     return st;
 }
 
+tt_drift tt_noise_drift(const tt_run *run, int32_t site, bool has_weight)
+{
+    const char *name = site >= 0 ? tt_run_site_name(run, site) : "", *slash = strchr(name, '/');
+    tt_rank_in_step kind = tt_order_kind(name);
+    tt_drift drift = { .place = -1,
+                       .role = has_weight && kind == TT_ORDER_GRADIENT ? TT_DRIFT_GRADIENT
+                               : has_weight                            ? TT_DRIFT_BIAS
+                               : tt_name_begins(name, "activation/")   ? TT_DRIFT_OUTPUT
+                                                                       : TT_DRIFT_NONE };
+    if (drift.role == TT_DRIFT_BIAS || drift.role == TT_DRIFT_OUTPUT)
+        drift.place = tt_order_place(
+            run, tt_order_find(run, "gradient", slash, drift.role == TT_DRIFT_BIAS ? "" : ".bias"));
+    return drift;
+}
+
 tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
                           int32_t site_b, tt_diff_pair *pair)
 {
     tt_point x, y;
-    double length;
+    double length, terms = 0;
     tt_status st = tt_run_point(a, file_a, site_a, -1, &x, NULL);
     if (st == TT_OK)
         st = tt_run_point(b, file_b, site_b, -1, &y, NULL);
     if (st == TT_OK)
         st = reduction_length(a, file_a, site_a, &length);
+    if (st == TT_OK && pair->drift.role == TT_DRIFT_GRADIENT)
+        st = terms_of_bias(a, file_a, site_a, fmax((double)x.stats.count, 1), &terms);
     if (st < 0)
         return st;
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
@@ -114,6 +148,7 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
     pair->coarse = u > SINGLE ? u : 0;
     pair->base = pair->coarse + sums;
+    pair->drift.cancelled = pair->coarse + MARGIN * fmin(u, SINGLE) * (1 + sqrt(terms));
     pair->elements = is_scalar ? 1 : x.stats.count;
     return TT_OK;
 }
@@ -173,7 +208,7 @@ static void pass_on(passed *h, const tt_diff_pair *pair, tt_gap_kind kind, doubl
     }
 }
 
-static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind kind, double steps)
+static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind kind, double most)
 {
     /* Which stream feeds another, and how many times larger a deviation may arrive there. */
     static const struct {
@@ -186,9 +221,56 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
     stream own = stream_of(pair->kind);
     double passed_on =
         fmax(PASSED_ON * h->most[own][kind][i], fed[own].times * h->most[fed[own].from][kind][i]);
-    if (own == PARAMETERS && pair->is_bias && h->most[BACKWARD][kind][i] > 0)
-        passed_on = INFINITY;
-    return fmin(fmax(pair->base, passed_on), h->coarsest * MOST * steps);
+    return fmin(fmax(pair->base, passed_on), most);
+}
+
+/* ---- the drift of biases ----------------------------------------------------
+ * A bias in front of a batch norm has no effect, and a gradient of zero.  Adam makes whole steps of what is
+ * recorded of it, which is rounding: the bias moves by up to the learning rate in each step, elsewhere in
+ * either run, and the module's output with it.  What comes after is the same.
+ *
+ * The runs show that.  A sum of N terms that cancel leaves a rounding of 4 times base, with N for K and on
+ * the scale of the weight's gradient; 4 times, because a batch norm subtracts the mean of larger terms.  If in
+ * neither run the gradient of a bias was ever larger, and neither moved the bias at once by more than 16 times what the other does, then
+ * rounding moved it.  It may deviate as far as such movements add up, and its module's output too.  Nothing
+ * of this is passed on to other sites. */
+
+/* Looks whether the gradient of a bias is the rounding of terms that cancel. */
+static void judge_size(tt_drift *drift, const tt_gap *gap, double floor[TT_GAP_COUNT_])
+{
+    bool is_real = (double)gap->size > drift->cancelled;
+    drift->is_seen = true;
+    drift->is_real |= is_real;
+    for (int k = 0; !is_real && k < TT_GAP_COUNT_; k++)
+        floor[k] = fmax(floor[k], drift->cancelled);
+}
+
+/* Raises floors by what such movements explain; is_drift: in which kinds. */
+static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, double most,
+                        double floor[TT_GAP_COUNT_], bool is_drift[TT_GAP_COUNT_])
+{
+    tt_diff_pair *gradient = pair->drift.gradient;
+    const bool is_bias = pair->drift.role == TT_DRIFT_BIAS;
+    if (gradient == NULL)
+        return;
+    tt_drift *of = &gradient->drift;
+    of->is_real |= is_bias && gap->moved < 0;
+    const bool is_rounding = of->is_seen && !of->is_real;
+    if (is_bias && is_rounding && gap->moved > 0)
+        of->reach += 2 * (double)gap->moved; /* statistics move less than single elements */
+    for (int k = 0; k < TT_GAP_COUNT_; k++) {
+        double off = fabs(gap->a[k] - gap->b[k]), deviation = (double)gap->deviation[k], limit = 0;
+        if (is_rounding)
+            limit = deviation * (of->reach / off);
+        /* Single elements may be moved by rounding: those of the keys in an attention's in_proj_bias. */
+        else if (is_bias && !(gap->moved < 0) && h->most[BACKWARD][k][size_class(pair->elements)] > 0)
+            limit = most;
+        if (!(deviation > floor[k] && deviation <= limit))
+            continue;
+        floor[k] = limit;
+        is_drift[k] = is_rounding;
+        gradient->site.is_rounding |= is_rounding;
+    }
 }
 
 /* Adds a gap to the answer about its site; true: it is above a floor. */
@@ -221,6 +303,68 @@ static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[
     return is_beyond;
 }
 
+/* Returns the first step in which the runs differ. */
+static int64_t first_difference(const tt_diff_pair *pairs, size_t count)
+{
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < pairs[i].count && !pairs[i].gaps[k].is_any)
+            k++;
+        if (k < pairs[i].count && pairs[i].gaps[k].step < first)
+            first = pairs[i].gaps[k].step;
+    }
+    return first;
+}
+
+/* Sorts the pairs, makes what follows a coarse type as coarse, and finds the gradients of biases. */
+static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
+{
+    double coarse = 0;
+    for (size_t i = 0; i < count; i++)
+        cursors[i].pair = &pairs[i];
+    qsort(cursors, count, sizeof *cursors, by_execution);
+    for (size_t i = 0; i < count; i++) {
+        tt_diff_pair *pair = cursors[i].pair;
+        double coarser = pair->kind != TT_ORDER_PARAMETER ? fmax(coarse - pair->coarse, 0) : 0;
+        pair->base += coarser;
+        pair->drift.cancelled = PASSED_ON * (pair->drift.cancelled + coarser);
+        if (pair->kind != TT_ORDER_PARAMETER)
+            coarse = fmax(coarse, pair->coarse);
+        if (pair->drift.role != TT_DRIFT_BIAS && pair->drift.role != TT_DRIFT_OUTPUT)
+            continue;
+        tt_diff_pair gradient = { .kind = TT_ORDER_GRADIENT,
+                                  .place = pair->drift.place,
+                                  .site.rank = pair->site.rank };
+        const cursor *found =
+            bsearch(&(cursor){ .pair = &gradient }, cursors, count, sizeof *cursors, by_execution);
+        pair->drift.gradient = found != NULL ? found->pair : NULL;
+    }
+}
+
+/* Judges one gap; true: it is above a floor. */
+static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tolerance, double steps)
+{
+    double floor[TT_GAP_COUNT_] = { 0 };
+    bool is_drift[TT_GAP_COUNT_] = { false };
+    if (gap->is_any)
+        h->coarsest = fmax(h->coarsest, pair->base);
+    double most = fmax(h->coarsest, pair->base) * MOST * steps;
+    for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++)
+        floor[k] = floor_of(h, pair, (tt_gap_kind)k, most);
+    if (pair->drift.role == TT_DRIFT_GRADIENT)
+        judge_size(&pair->drift, gap, floor);
+    if (!gap->is_any)
+        return false;
+    if (!has_tolerance)
+        allow_drift(h, pair, gap, most, floor, is_drift);
+    bool is_beyond = judge_gap(pair, gap, floor);
+    for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
+        if (!is_drift[k])
+            pass_on(h, pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+    return is_beyond;
+}
+
 tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, int64_t *first)
 {
     cursor *cursors = calloc(count + 1, sizeof *cursors);
@@ -232,50 +376,31 @@ tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, 
     }
     for (int i = -SIZES; i <= ROUGHEST; i++)
         h->root[SIZES + i] = sqrt(ldexp(1, i));
-    for (size_t i = 0; i < count; i++)
-        cursors[i].pair = &pairs[i];
-    qsort(cursors, count, sizeof *cursors, by_execution);
+    prepare(pairs, count, cursors);
     size_t live = 0;
-    double coarse = 0;
-    for (size_t i = 0; i < count; i++) {
-        tt_diff_pair *pair = cursors[i].pair;
-        if (pair->kind != TT_ORDER_PARAMETER && pair->coarse < coarse)
-            pair->base += coarse - pair->coarse;
-        else if (pair->kind != TT_ORDER_PARAMETER)
-            coarse = pair->coarse;
-        if (pair->count > 0)
+    for (size_t i = 0; i < count; i++)
+        if (cursors[i].pair->count > 0)
             cursors[live++] = cursors[i];
-    }
-    int64_t first_step = 0;
-    bool has_first = false;
+    int64_t first_step = first_difference(pairs, count);
     while (live > 0) {
         int64_t step = INT64_MAX;
         for (size_t i = 0; i < live; i++)
             if (cursors[i].pair->gaps[cursors[i].at].step < step)
                 step = cursors[i].pair->gaps[cursors[i].at].step;
-        first_step = has_first ? first_step : step;
-        has_first = true;
-        double steps = (double)step - (double)first_step + 1;
+        double steps = step > first_step ? (double)step - (double)first_step + 1 : 1;
         size_t left = 0;
         for (size_t i = 0; i < live; i++) {
             cursor c = cursors[i];
-            for (; c.at < c.pair->count && c.pair->gaps[c.at].step <= step; c.at++) {
-                const tt_gap *gap = &c.pair->gaps[c.at];
-                double floor[TT_GAP_COUNT_] = { 0 };
-                h->coarsest = fmax(h->coarsest, c.pair->base);
-                for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++)
-                    floor[k] = floor_of(h, c.pair, (tt_gap_kind)k, steps);
-                bool is_beyond = judge_gap(c.pair, gap, floor);
-                for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
-                    pass_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
-                if (is_beyond && *first < 0)
+            for (; c.at < c.pair->count && c.pair->gaps[c.at].step <= step; c.at++)
+                if (judge(h, c.pair, &c.pair->gaps[c.at], has_tolerance, steps) && *first < 0)
                     *first = c.pair - pairs;
-            }
             if (c.at < c.pair->count)
                 cursors[left++] = c;
         }
         live = left;
     }
+    for (size_t i = 0; i < count; i++)
+        pairs[i].site.is_rounding &= !pairs[i].drift.is_real; /* not to the end */
     free(cursors);
     free(h);
     return TT_OK;

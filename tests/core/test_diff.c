@@ -201,6 +201,51 @@ static void a_bias_is_moved_by_the_rounding_of_its_gradient(void **state)
     }
 }
 
+/* A bias in front of a batch norm has a gradient of zero, and Adam makes steps of its rounding: both runs move
+ * the bias, each elsewhere, and the module's output with it.  What is larger than rounding, or than these
+ * steps, or appears anywhere else, is found. */
+static void a_bias_may_drift_if_its_gradient_is_rounding(void **state)
+{
+    (void)state;
+    enum { STEPS = 6, FROM = 3 };
+    static const struct {
+        double gradient, early_gradient;           /* of the bias: from the third step, and before */
+        double off[2], jump, output, norm, weight; /* of each step in each run; of one step in one run */
+        const char *first;                         /* NULL: noise */
+    } cases[] = {
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .first = NULL },
+        { 1e-4, 1e-7, { 1e-3, -1e-3 }, .first = "parameter/conv.bias" },
+        { 1e-7, 1e-4, { 1e-3, -1e-3 }, .first = "parameter/conv.bias" },
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .jump = 0.1, .first = "parameter/conv.bias" },
+        { 1e-7, 1e-7, { 0, 2e-3 }, .first = "parameter/conv.bias" },
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .output = 0.1, .first = "activation/conv" },
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .norm = 1e-3, .first = "activation/norm" },
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .weight = 1e-3, .first = "parameter/conv.weight" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int64_t step = 0; step < STEPS; step++)
+            for (int which = 0; which < 2; which++) {
+                double late = which == 1 && step >= FROM ? 1 : 0;
+                double bias = 0.1 + cases[i].off[which] * (double)step + late * cases[i].jump;
+                double gradient = step < 2 ? cases[i].early_gradient : cases[i].gradient;
+                put(&m, which, "activation/conv", step, TT_F32, 1 + bias + late * cases[i].output);
+                put(&m, which, "activation/norm", step, TT_F32, 1 + late * cases[i].norm);
+                put(&m, which, "parameter/conv.weight", step, TT_F32, 1 + late * cases[i].weight);
+                put(&m, which, "parameter/conv.bias", step, TT_F32, bias);
+                put(&m, which, "gradient/conv.bias", step, TT_F32, gradient + which * 5e-8);
+                put(&m, which, "gradient/conv.weight", step, TT_F32, 1);
+            }
+        tt_diff *diff = compare(&m, &everything);
+        assert_string_equal(diff->first < 0 ? "" : diff->sites[diff->first].name,
+                            cases[i].first != NULL ? cases[i].first : "");
+        for (size_t k = 0; i == 0 && k < diff->count; k++)
+            assert_int_equal(diff->sites[k].is_rounding,
+                             strcmp(diff->sites[k].name, "gradient/conv.bias") == 0);
+        end(&m, diff);
+    }
+}
+
 static void what_follows_a_bfloat16_tensor_is_as_rough(void **state)
 {
     (void)state;
@@ -374,6 +419,7 @@ int main(void)
         cmocka_unit_test(noise_may_grow_but_not_without_end),
         cmocka_unit_test(a_gradient_whose_terms_cancel_is_judged_by_the_weights),
         cmocka_unit_test(a_bias_is_moved_by_the_rounding_of_its_gradient),
+        cmocka_unit_test(a_bias_may_drift_if_its_gradient_is_rounding),
         cmocka_unit_test(what_follows_a_bfloat16_tensor_is_as_rough),
         cmocka_unit_test(an_extreme_is_judged_by_its_own_size),
         cmocka_unit_test(integers_have_no_noise),

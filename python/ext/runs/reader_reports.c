@@ -72,11 +72,11 @@ PyObject *runs_reader_tree(PyObject *self, PyObject *only)
 
 static PyObject *describe_site(const tt_diff_site *site)
 {
-    return Py_BuildValue("(sisLLLLLddLsdd)", site->name, (int)site->rank, tt_diff_site_text(site),
+    return Py_BuildValue("(sisLLLLLddLsddN)", site->name, (int)site->rank, tt_diff_site_text(site),
                          (long long)site->points, (long long)site->only_a, (long long)site->only_b,
                          (long long)site->first.step, (long long)site->first.call, site->worst.deviation,
                          site->worst.floor, (long long)site->worst.step, tt_field_name(site->worst.field),
-                         site->worst.a, site->worst.b);
+                         site->worst.a, site->worst.b, PyBool_FromLong(site->is_rounding));
 }
 
 /* Enters two in one order whoever is a and whoever is b, so that no two threads wait for each other; b

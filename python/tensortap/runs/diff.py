@@ -45,6 +45,7 @@ class DiffSite:
     field: str
     a: float
     b: float
+    is_rounding: bool  # a gradient that is zero but for rounding, of which the optimizer made steps
 
 
 @dataclass(frozen=True)
