@@ -591,6 +591,18 @@ def slots_of(model: nn.Module) -> Any:
     return model._compiled_call_impl.slots
 
 
+def test_compiled_parts_alone_are_recorded_while_they_run(tmp_path: Path) -> None:
+    """Nothing says that the model has run, so what was seen is read whenever it is much."""
+    net, calls = Net().eval(), 4_500
+    head = torch.compile(net.head, backend=EAGER)
+    with tt.record(tmp_path / "run") as run, torch.no_grad():
+        tt.watch(net)
+        for _ in range(calls):
+            head(torch.ones(1, 8))
+        assert run.counts["events"] >= 4_000
+    assert len(tt.open(tmp_path / "run").stats("activation/head")) == calls
+
+
 def test_misuse_of_the_operator_is_an_error(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 2))
     with tt.record(tmp_path / "run"):

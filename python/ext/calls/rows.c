@@ -200,7 +200,7 @@ static bool is_gradient(const calls_state *calls, const probe_row *row)
 int calls_traced_drain(binding_state *state, bool all)
 {
     calls_state *calls = state->calls;
-    if (calls->objection == NULL && probe_log_is_empty())
+    if (calls->objection == NULL && probe_log_count() == 0)
         return 0; /* as nearly always, before a thread is looked up */
     calls_thread *thread = calls_thread_here();
     probe_rows rows = { 0 };
@@ -212,7 +212,7 @@ int calls_traced_drain(binding_state *state, bool all)
         calls->objection = NULL;
         return -1;
     }
-    if (probe_log_is_empty())
+    if (probe_log_count() == 0)
         return 0;
     int64_t start = base_clock(CLOCK_MONOTONIC);
     probe_log_take(all ? 0 : probe_log_thread(), &rows);

@@ -11,13 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 1 << 17 };
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static probe_rows log_rows;         /* guarded by lock */
 static _Atomic size_t log_count;    /* of log_rows.count */
-static _Atomic uint64_t dropped;    /* rows */
 static _Atomic uint32_t threads;    /* numbers given to threads */
 static _Thread_local uint32_t mine; /* 0: none yet */
 
@@ -51,14 +48,9 @@ uint32_t probe_log_thread(void)
     return mine;
 }
 
-bool probe_log_is_empty(void)
+size_t probe_log_count(void)
 {
-    return atomic_load_explicit(&log_count, memory_order_relaxed) == 0;
-}
-
-uint64_t probe_log_dropped(void)
-{
-    return dropped;
+    return atomic_load_explicit(&log_count, memory_order_relaxed);
 }
 
 static void free_row(probe_row *row)
@@ -86,7 +78,7 @@ static bool has_room(probe_rows *rows)
     if (rows->count < rows->cap)
         return true;
     size_t cap = rows->cap > 0 ? rows->cap * 2 : 64;
-    probe_row *grown = cap <= MOST_ROWS ? realloc(rows->all, cap * sizeof *grown) : NULL;
+    probe_row *grown = realloc(rows->all, cap * sizeof *grown);
     if (grown == NULL)
         return false;
     rows->all = grown;
@@ -104,16 +96,14 @@ void probe_log_append(probe_row *row)
         log_count = log_rows.count;
     }
     pthread_mutex_unlock(&lock);
-    if (!is_kept) {
-        dropped++;
+    if (!is_kept)
         free_row(row);
-    }
 }
 
 void probe_log_take(uint32_t thread, probe_rows *out)
 {
     *out = (probe_rows){ 0 };
-    if (probe_log_is_empty())
+    if (probe_log_count() == 0)
         return;
     pthread_mutex_lock(&lock);
     size_t kept = 0;

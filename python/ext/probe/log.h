@@ -35,12 +35,11 @@ typedef struct probe_rows {
     size_t count, cap;
 } probe_rows;
 
-/* Appends a row and takes what it owns; drops it if there is no memory, or there are too many. */
+/* Appends a row and takes what it owns; drops it if there is no memory. */
 void probe_log_append(probe_row *row);
 /* Moves the rows of one thread (0: of all) into *out, which is { 0 } or was freed. */
 void probe_log_take(uint32_t thread, probe_rows *out);
-bool probe_log_is_empty(void); /* at a glance; no lock */
-uint64_t probe_log_dropped(void);
+size_t probe_log_count(void);    /* at a glance; no lock */
 uint32_t probe_log_thread(void); /* the number of this thread */
 void probe_rows_free(probe_rows *rows);
 

@@ -22,6 +22,7 @@
 enum {
     TIMED = 16,      /* one probe in so many, as RECORDER_SAMPLES of runs */
     SMALL = 1 << 15, /* elements: their statistics take less than handing the GIL over may */
+    MANY = 1 << 12,  /* rows in the log */
 };
 
 static const probe_listener *_Atomic listener; /* set once */
@@ -251,10 +252,13 @@ static void end_timing(probe_row *row, int64_t start)
     row->cost = start != 0 ? base_clock(CLOCK_MONOTONIC) - start : 0;
 }
 
+/* Has the log read when an outermost module has run, or when it is long: a program may call nothing
+ * but compiled parts of a watched model. */
 static void tell_root(const probe_slots *slots)
 {
-    if (slots->is_root && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
-        !probe_log_is_empty()) {
+    size_t count = probe_log_count();
+    if ((slots->is_root ? count > 0 : count >= MANY) && eager_depth == 0 && listener != NULL &&
+        Py_IsInitialized()) {
         PyGILState_STATE gil = PyGILState_Ensure();
         listener->root_ran(slots->module);
         PyGILState_Release(gil);

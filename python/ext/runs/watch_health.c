@@ -64,9 +64,14 @@ static void take_sample(const tt_tensor *t, float out[RUNS_WATCH_SAMPLE])
     const char *data = t->data;
     size_t size = tt_dtype_size(t->dtype);
     int64_t apart = t->count / GROUPS;
-    for (int64_t g = 0; g < GROUPS; g++)
-        for (int64_t i = 0; i < GROUP; i++)
-            out[g * GROUP + i] = (float)tt_element_f64(t->dtype, data + (size_t)(g * apart + i) * size);
+    for (int64_t g = 0; g < GROUPS; g++, out += GROUP) {
+        const char *group = data + (size_t)(g * apart) * size;
+        if (t->dtype == TT_F32)
+            memcpy(out, group, GROUP * sizeof *out);
+        else
+            for (size_t i = 0; i < GROUP; i++)
+                out[i] = (float)tt_element_f64(t->dtype, group + i * size);
+    }
 }
 
 static double ratio_of(const float before[RUNS_WATCH_SAMPLE], const float after[RUNS_WATCH_SAMPLE])
