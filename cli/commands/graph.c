@@ -43,20 +43,20 @@ static void check(const tt_call *call)
 }
 
 static const tt_option options[] = {
-    { "trace-file", "FILE", "A trace that CallTracer saved, .txt or .json" },
-    { "out", "FILE", "The picture: .svg, .png, .pdf, .html or .dot" },
+    { .name = "trace-file", "FILE", "A trace that CallTracer saved, .txt or .json" },
+    { .name = "out", "FILE", "The picture: .svg, .png, .pdf, .html or .dot" },
     { "color", "WHAT", "Colour a run by nan, size, time or a statistic (absmax, std ...)",
       .read = read_color, .takes = "nan, size, time or a statistic" },
-    { "show-repetition", NULL, "Write how often a layer is repeated (the default)" },
-    { "no-show-repetition", NULL, "Do not write how often a layer is repeated" },
-    { "prune-leaves", NULL, "Leave out the last part of every path (the default for a trace)" },
-    { "no-prune-leaves", NULL, "Draw all parts (the default for a run)" },
-    { "squash-name", NULL, "Draw nodes of one name as one" },
+    { .name = "show-repetition", NULL, "Write how often a layer is repeated (the default)" },
+    { .name = "no-show-repetition", NULL, "Do not write how often a layer is repeated" },
+    { .name = "prune-leaves", NULL, "Leave out the last part of every path (the default for a trace)" },
+    { .name = "no-prune-leaves", NULL, "Draw all parts (the default for a run)" },
+    { .name = "squash-name", NULL, "Draw nodes of one name as one" },
     { "dpi", "N", "Dots per inch (150)", .read = read_dpi, .takes = "a number from 1 on" },
     { "figwidth", "W", "Width in inches", .read = read_inches, .takes = "a number of inches" },
     { "figheight", "H", "Height in inches", .read = read_inches, .takes = "a number of inches" },
-    { "save-json", "FILE", "Write the whole tree of a trace as JSON" },
-    { "verbose", NULL, "Say what is read and written" },
+    { .name = "save-json", "FILE", "Write the whole tree of a trace as JSON" },
+    { .name = "verbose", NULL, "Say what is read and written" },
 };
 
 const tt_cmd tt_cmd_graph = {

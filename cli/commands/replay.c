@@ -6,9 +6,6 @@
 #include "command.h"
 #include "words.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Only checks: Python reads the number. */
 static bool read_step(const char *text, void *out)
 {
@@ -20,9 +17,9 @@ static bool read_step(const char *text, void *out)
 static const tt_option options[] = {
     { "step", "N", "The step to end with (the one that failed)", .read = read_step,
       .takes = "a number of a step" },
-    { "ops", NULL, "Find the operator that made the first NaN or Inf (the default after one)" },
-    { "no-ops", NULL, "Do not look for operators" },
-    { "eager", NULL, "Run without torch.compile" },
+    { .name = "ops", NULL, "Find the operator that made the first NaN or Inf (the default after one)" },
+    { .name = "no-ops", NULL, "Do not look for operators" },
+    { .name = "eager", NULL, "Run without torch.compile" },
     { "yes", NULL, "Do not ask before the run's command runs", .letter = 'y' },
 };
 

@@ -7,7 +7,6 @@
 #include "words.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The readers only check: Python reads the numbers. */
 static bool read_every(const char *text, void *out)
@@ -47,11 +46,11 @@ static void check(const tt_call *call)
 
 static const tt_option options[] = {
     { "output", "RUN", "The run's folder (runs/DATE-TIME)", .letter = 'o' },
-    { "resume", NULL, "Go on with the run in -o, at the step after its last" },
+    { .name = "resume", NULL, "Go on with the run in -o, at the step after its last" },
     { "every", "N", "Record every Nth step (1)", .read = read_every,
       .takes = "a number of steps from 1 on" },
-    { "only", "GLOB", "Record sites that match (*)" },
-    { "exclude", "GLOB", "Leave out sites that match" },
+    { .name = "only", "GLOB", "Record sites that match (*)" },
+    { .name = "exclude", "GLOB", "Leave out sites that match" },
     { "keep", "WHAT", "What to keep: stats, hist, digest, sample, value; several: stats,value (stats)",
       .read = read_products,
       .takes = "'stats', 'hist', 'digest', 'sample', 'value' or several ('stats,value')" },
@@ -59,7 +58,7 @@ static const tt_option options[] = {
       "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
       "recorded less often",
       .read = read_share, .takes = "a share of the time between 0 and 1 (0.02 is 2 %)" },
-    { "inputs", NULL, "Record the inputs of modules, too" },
+    { .name = "inputs", NULL, "Record the inputs of modules, too" },
     { "grads", "WHICH", "Gradients of parameters, activations, all or none (parameters)",
       .takes = "parameters, activations, all or none" },
     { "on-nonfinite", "ACTION", "At the first NaN or Inf: warn, or raise an exception in the program",
