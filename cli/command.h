@@ -124,5 +124,9 @@ void tt_cmd_print_help(void); /* of the program, to standard output */
 tt_exit tt_cmd_fail(tt_error *err, tt_exit code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tt_exit tt_cmd_exit(tt_status st, tt_error *err); /* FINE, or FAILED with a message in err */
+/* "no command 'sohw'; did you mean 'show'?", or the advice if no word is near.  A text of the screen.
+ * word_at: as for tt_words_near. */
+const char *tt_cmd_unknown(const char *what, const char *typed, const char *(*word_at)(size_t i),
+                           const char *advice);
 
 #endif

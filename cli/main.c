@@ -40,6 +40,14 @@ tt_exit tt_cmd_exit(tt_status st, tt_error *err)
                                 : tt_cmd_fail(err, TT_EXIT_FAILED, "%s", tt_status_text(st));
 }
 
+const char *tt_cmd_unknown(const char *what, const char *typed, const char *(*word_at)(size_t i),
+                           const char *advice)
+{
+    const char *near = tt_words_near(typed, word_at);
+    return near != NULL ? tt_screen_text("no %s '%.80s'; did you mean '%s'?", what, typed, near)
+                        : tt_screen_text("no %s '%.80s'; %s", what, typed, advice);
+}
+
 const char *tt_cmd_title(const tt_cmd *cmd)
 {
     return *cmd->name != '\0' ? tt_screen_text("tensortap %s", cmd->name) : "tensortap";
@@ -52,21 +60,14 @@ static const char *command_name(size_t i)
     return i < COMMANDS ? commands[i]->name : NULL;
 }
 
-static tt_exit unknown_command(const char *name, tt_error *err)
-{
-    const char *near = tt_words_near(name, command_name);
-    if (near != NULL)
-        return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; did you mean '%s'?", name, near);
-    return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; 'tensortap help' lists them", name);
-}
-
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
     tt_call call = { .err = err };
     for (size_t i = 0; i < COMMANDS; i++)
         call.cmd = strcmp(commands[i]->name, name) == 0 ? commands[i] : call.cmd;
     if (call.cmd == NULL)
-        return unknown_command(name, err);
+        return tt_cmd_fail(err, TT_EXIT_USAGE, "%s",
+                           tt_cmd_unknown("command", name, command_name, "'tensortap help' lists them"));
     char title[64];
     (void)snprintf(title, sizeof title, "%s", tt_cmd_title(call.cmd));
     argv[0] = title;

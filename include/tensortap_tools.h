@@ -621,6 +621,9 @@ tt_status tt_page_gzip(const tt_buf *bytes, tt_buf *out);
 typedef struct tt_output tt_output;
 tt_status tt_output_open(const char *path, tt_output **out, tt_error *err);
 int tt_output_fd(const tt_output *output);
+/* Writes all of these parts, any of which may be empty; `parts` is changed. */
+struct iovec;
+tt_status tt_output_write(const tt_output *output, struct iovec *parts, int count, tt_error *err);
 /* Returns st, or what failed. */
 tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err);
 

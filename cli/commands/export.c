@@ -47,10 +47,9 @@ static size_t find_format(const tt_cmd *cmd)
     for (size_t i = 0; i < FORMATS; i++)
         if (strcmp(formats[i].name, args.to) == 0)
             return i;
-    const char *near = tt_words_near(args.to, format_name);
-    if (near != NULL)
-        tt_cmd_refuse(cmd, "no format '%s'; did you mean '%s'?", args.to, near);
-    tt_cmd_refuse(cmd, "no format '%s'; there are " ALL_FORMATS ", tensorboard", args.to);
+    tt_cmd_refuse(
+        cmd, "%s",
+        tt_cmd_unknown("format", args.to, format_name, "there are " ALL_FORMATS ", tensorboard"));
 }
 
 static size_t format; /* of formats */

@@ -234,13 +234,10 @@ static const char *rule_name(size_t i)
 static tt_exit explain(const char *id, tt_error *err)
 {
     const tt_rule *rule = tt_rule_find(id);
-    if (rule == NULL) {
-        const char *near = tt_words_near(id, rule_name);
-        return near != NULL
-                   ? tt_cmd_fail(err, TT_EXIT_USAGE, "no rule '%.60s'; did you mean '%s'?", id, near)
-                   : tt_cmd_fail(err, TT_EXIT_USAGE,
-                                 "no rule '%.60s'; 'tensortap health RUN --format json' names them", id);
-    }
+    if (rule == NULL)
+        return tt_cmd_fail(
+            err, TT_EXIT_USAGE, "%s",
+            tt_cmd_unknown("rule", id, rule_name, "'tensortap health RUN --format json' names them"));
     tt_screen_say(TT_MOOD_PLAIN, "%s", rule->id);
     tt_screen_say(TT_MOOD_FAINT, "  %s\n", tt_severity_text(rule->severity));
     printf("%s\nLooks at: %s\nWhat to do: %s.\n", rule->summary, rule->needs, rule->remedy);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/uio.h>
 
 extern char **environ;
 
@@ -33,26 +33,13 @@ static char *default_path(const char *run)
     return n > 0 ? path : NULL;
 }
 
-static tt_status write_all(int fd, const tt_buf *page, tt_error *err)
-{
-    for (size_t done = 0; done < page->len;) {
-        ssize_t n = write(fd, page->data + done, page->len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return tt_fail(err, TT_EIO, "the page could not be written: %s", strerror(errno));
-        done += (size_t)n;
-    }
-    return TT_OK;
-}
-
 static tt_status save(const char *path, const tt_buf *page, tt_error *err)
 {
     tt_output *output;
     tt_status st = tt_output_open(path, &output, err);
     if (st < 0)
         return st;
-    st = write_all(tt_output_fd(output), page, err);
+    st = tt_output_write(output, &(struct iovec){ page->data, page->len }, 1, err);
     return tt_output_close(output, st, err);
 }
 

@@ -34,14 +34,6 @@ static struct {
     int64_t port; /* -1: not given */
 } args = { .host = "127.0.0.1", .port = -1 };
 
-static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
-
-static void on_signal(int number)
-{
-    (void)number;
-    is_asked_to_end = 1;
-}
-
 typedef struct service {
     tt_server *server;
     tt_request_rules rules;
@@ -263,13 +255,10 @@ static tt_exit serve(tt_call *call)
     (void)signal(SIGPIPE, SIG_IGN); /* a client that is gone */
     tt_exit code = listen_on(&of, &daemon, &port, call->err);
     if (code == TT_EXIT_FINE) {
-        const struct sigaction action = { .sa_handler = on_signal };
-        (void)sigaction(SIGINT, &action, NULL);
-        (void)sigaction(SIGTERM, &action, NULL);
-        (void)sigaction(SIGHUP, &action, NULL);
+        tt_screen_catch_end();
         print_address(&of, folder, port, is_loopback);
         (void)setpriority(PRIO_PROCESS, 0, LATER);
-        while (!is_asked_to_end && MHD_run_wait(daemon, 1000) == MHD_YES)
+        while (!tt_screen_is_over() && MHD_run_wait(daemon, 1000) == MHD_YES)
             ;
         MHD_stop_daemon(daemon);
     }

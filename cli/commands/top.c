@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +19,6 @@
 enum { LOOK_MS = 500, MOST_FINDINGS = 5 };
 
 static bool is_once; /* --once */
-
-static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
-
-static void on_signal(int number)
-{
-    (void)number;
-    is_asked_to_end = 1;
-}
 
 /* What changed at a site between its last two points, relative to its size. */
 typedef struct change {
@@ -226,7 +217,7 @@ static bool wants_to_leave(void)
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
     char key = '\0';
     int ready = poll(&in, 1, LOOK_MS);
-    if (is_asked_to_end)
+    if (tt_screen_is_over())
         return true;
     return ready > 0 && (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q' || key == 3);
 }
@@ -241,10 +232,7 @@ static tt_status watch(const char *path, tt_run *run, tt_error *err)
         raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a stop would leave our screen in the shell */
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    struct sigaction action = { .sa_handler = on_signal };
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
+    tt_screen_catch_end();
     fputs("\x1b[?1049h\x1b[?25l", stdout); /* a screen of its own, without a cursor */
     tt_status st = TT_OK;
     do {

@@ -6,6 +6,7 @@
 
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,27 @@ void tt_screen_look(void)
     long shared = columns != NULL ? strtol(columns, NULL, 10) : 0;
     if (shared >= 20 && shared <= 1000)
         screen->style.columns = (int32_t)shared;
+}
+
+static volatile sig_atomic_t is_asked_to_end; /* the only thing a handler touches */
+
+static void on_signal(int number)
+{
+    (void)number;
+    is_asked_to_end = 1;
+}
+
+void tt_screen_catch_end(void)
+{
+    const struct sigaction action = { .sa_handler = on_signal };
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+}
+
+bool tt_screen_is_over(void)
+{
+    return is_asked_to_end != 0;
 }
 
 const char *tt_screen_ink(tt_mood mood)

@@ -14,6 +14,9 @@ typedef struct tt_screen {
 extern tt_screen tt_terminal; /* as tt_screen_look found it last */
 
 void tt_screen_look(void);
+/* From now on Ctrl-C, SIGTERM and SIGHUP do not end the program but make tt_screen_is_over true. */
+void tt_screen_catch_end(void);
+bool tt_screen_is_over(void);
 /* Starts a colour, for text outside tables; "" without colour. */
 const char *tt_screen_ink(tt_mood mood);
 /* Prints a line, or a part of one, in the colour of a mood.  Control characters are escaped, so

@@ -13,8 +13,6 @@ struct tt_output {
     bool is_nameless; /* until it is whole */
 };
 
-/* All of these parts, any of which may be empty; `parts` is changed. */
-tt_status tt_output_write(const tt_output *output, struct iovec *parts, int count, tt_error *err);
 /* "path: why", with the end of a long path. */
 tt_status tt_output_fail(tt_error *err, tt_status st, const char *path, const char *why);
 
