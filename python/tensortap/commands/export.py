@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from tensortap.files import hdf5
 from tensortap.files.whole import whole_file
 from tensortap.runs import arrays
-from tensortap.runs.arrays import COUNTS, OF_STATS
+from tensortap.runs.arrays import COUNTS, HIST, OF_STATS, SCALAR, STATS, VALUE
 from tensortap.runs.run import Run, reader_of
 
 HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
@@ -26,7 +26,6 @@ COLUMNS = (*HEAD, *NUMBERS)  # those of the csv, and var and rms
 WHOLE = ("rank", "step", "call", "time", *COUNTS)
 TEXTS = ("site", "phase", "dtype", "shape")
 PHASES = (None, "train", "eval")
-SCALAR, STATS, HIST, VALUE = 1, 2, 8, 32  # products
 BATCH = 1 << 17  # rows in memory at once
 
 Bin = tuple[float, float, int]  # low, high, count

@@ -19,7 +19,7 @@ OF_POINT = ("value", "call", "time", "phase", "thread")
 COUNTS = ("count", "nan", "posinf", "neginf", "zeros")
 OF_STATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "l1", "l2", "rms")
 FIELDS = OF_POINT + COUNTS + OF_STATS
-SCALAR, STATS = 1, 2
+SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE = 1, 2, 4, 8, 16, 32  # products of a point
 
 
 def needed(name: str, message: str) -> Any:
@@ -58,6 +58,13 @@ def value(reader: _core.RunReader, file: int, site: int, index: int, as_numpy: b
     memory = bytearray(size)
     reader.value_read(file, site, index, memory)
     return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
+
+
+def latest(reader: _core.RunReader, name: str) -> tuple[Any, ...]:
+    """Return the latest point of a site, of the first rank that has any."""
+    site = reader.find(name)
+    file = next(i for i in range(len(reader.files())) if reader.points(i, site))
+    return reader.point(file, site, -1)
 
 
 def empty(kind: Literal["q", "d"], count: int) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.runs import arrays, program
 
 if TYPE_CHECKING:
     from tensortap.runs.run import Run, Steps, Values
@@ -27,7 +28,6 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f
 SIGNS = ("●", "✓", "◆", "▲")  # of findings, by weight
 MOODS = ("#5b6470", "#00694f", "#8a5a00", "#b3005e")
 WIDTH, HEIGHT, LEFT, BOTTOM = 420, 150, 62, 22
-SCALAR = 1  # of the products of a point
 MOST_CURVES = 6
 MOST_LINES = len(COLORS)
 
@@ -62,8 +62,7 @@ class Plot:
 def write(run: Run, reader: _core.RunReader, path: str | os.PathLike[str] | None) -> Path:
     """Write the page about a run."""
     out = Path(path) if path is not None else Path(f"{run.path.absolute().name}.html")
-    is_private = os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")
-    out.write_bytes(reader.page(os.fspath(run.path), run.state, is_private))
+    out.write_bytes(reader.page(os.fspath(run.path), run.state, program.is_private()))
     return out
 
 
@@ -96,12 +95,7 @@ def plot(run: Run, reader: _core.RunReader, pattern: str, field: str) -> Plot:
 
 def _is_number(reader: _core.RunReader, name: str) -> bool:
     """Return whether the latest point of a site is a number that was logged."""
-    site = reader.find(name)
-    for file in range(len(reader.files())):
-        points = reader.points(file, site)
-        if points:
-            return bool(reader.point(file, site, points - 1)[6] & SCALAR)
-    return False
+    return bool(arrays.latest(reader, name)[6] & arrays.SCALAR)
 
 
 def _lines(run: Run, name: str, field: str) -> list[Line]:

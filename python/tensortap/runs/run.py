@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
 from tensortap.runs import arrays, describe, page
-from tensortap.runs.arrays import FIELDS, column, empty, join
+from tensortap.runs.arrays import DIGEST, FIELDS, HIST, SAMPLE, STATS, VALUE, column, empty, join
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Steps = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float64]
 
-STATS, DIGEST, HIST, SAMPLE, VALUE = 2, 4, 8, 16, 32
 NUMBERS = ("rank", "world_size", "pid")  # of the info
 OURS = "tensortap/"  # sites about the recording itself
 

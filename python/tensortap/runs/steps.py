@@ -214,9 +214,7 @@ class Steps:
         """
         if not self.watched or self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
             return
-        known = set().union(*(plan.ids for plan in self.plans.values()))
-        if not known or any(one.untrained(known) for one in self.watched):
-            known |= all_held()
+        known = self._held()
         for one in self.watched if known else []:
             for name, state in one.states(known):
                 state |= self._states.get(name, 0) & HAS_GRAD  # gradients are dropped between steps
@@ -224,14 +222,17 @@ class Steps:
                     self._states[name] = state
                     self.recorder.log(f"tensortap/state/{name}", state)
 
+    def _held(self) -> set[int]:
+        """Return the ids of the parameters that optimizers hold."""
+        known = set().union(*(plan.ids for plan in self.plans.values()))
+        if not known or any(one.untrained(known) for one in self.watched):
+            known |= all_held()  # one that has not stepped yet may hold the others
+        return known
+
     def _find_untrained(self) -> list[str]:
         """Name the parameters that require gradients and that no optimizer holds."""
-        known = set().union(*(plan.ids for plan in self.plans.values()))
-        names = [name for one in self.watched for name in one.untrained(known)]
-        if names:  # an optimizer that has not stepped yet may hold them
-            known |= all_held()
-            names = [name for one in self.watched for name in one.untrained(known)]
-        return names
+        known = self._held()
+        return [name for one in self.watched for name in one.untrained(known)]
 
     def _next(self) -> None:
         self.recorder.current_step += 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tensortap.runs.arrays import SCALAR
+from tensortap.runs.arrays import SCALAR, latest
 from tensortap.runs.run import reader_of
 from tensortap.spy.digraph import Digraph
 from tensortap.spy.trace_graph import Node, construct_graph
@@ -152,14 +152,7 @@ def _below(tree: Node) -> list[Any]:
 
 def _is_tensor(run: Any, site: str) -> bool:
     """Return whether a site holds tensors, and not numbers that were logged."""
-    return not _latest(run, site)[6] & SCALAR
-
-
-def _latest(run: Any, site: str) -> tuple[Any, ...]:
-    reader = reader_of(run)
-    number = reader.find(site)
-    file = next(i for i in range(len(run.files)) if reader.points(i, number))
-    return reader.point(file, number, -1)
+    return not latest(reader_of(run), site)[6] & SCALAR
 
 
 def _note(run: Any, module: ModuleNode, output: str, sites: list[str]) -> None:
@@ -167,7 +160,7 @@ def _note(run: Any, module: ModuleNode, output: str, sites: list[str]) -> None:
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
     if sites:
-        point = _latest(run, sites[0])
+        point = latest(reader_of(run), sites[0])
         shape = str(list(point[8].shape)) if point[8] is not None else ""
         module.outputs[output] = shape
         if not output and shape:
