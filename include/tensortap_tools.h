@@ -169,18 +169,16 @@ typedef struct tt_facts {
  * range; NaN and Inf stay. */
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out);
 
-/* A tree of lines.  Open a node, add its children, close it.  Control sequences are escaped
- * in labels, and in texts except for the colours of tt_facts_line.  text may be NULL. */
-typedef struct tt_tree tt_tree;
+/* A row of a tree; its children are the rows behind it that are deeper, by one at first. */
+typedef struct tt_tree_item {
+    int32_t depth;            /* 0: at the left edge */
+    const char *label, *text; /* "": none */
+} tt_tree_item;
 
-tt_status tt_tree_create(tt_tree **out);
-void tt_tree_free(tt_tree *tree);
-tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
-tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
-void tt_tree_close(tt_tree *tree);
-/* Appends the lines, each with its newline.  Labels of neighbours are padded to the same
- * width, so that their texts form a column. */
-tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
+/* Appends the rows, a line each.  Labels of neighbours are padded to the same width, so that their texts
+ * form a column.  Control sequences are escaped in labels, and in texts except for the colours of
+ * tt_facts_line. */
+tt_status tt_tree_append(const tt_tree_item *rows, size_t count, const tt_style *style, tt_buf *out);
 
 /* The piece of a guide at one depth: before a node itself, or below an ancestor.  is_ended: no
  * neighbour follows there. */

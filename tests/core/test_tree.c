@@ -13,32 +13,17 @@
 
 static const tt_style plain = { 0 };
 
-static tt_status build(tt_tree *tree)
-{
-    tt_status st = tt_tree_open(tree, "Net", NULL);
-    if (st == TT_OK)
-        st = tt_tree_open(tree, "layers", "list of 2");
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, "0", "float32[8, 64]");
-    if (st == TT_OK)
-        st = tt_tree_open(tree, "long.name", "float32[8]");
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, "inner", NULL);
-    if (st < 0)
-        return st;
-    tt_tree_close(tree);
-    tt_tree_close(tree);
-    st = tt_tree_leaf(tree, "中文", "int64[3]");
-    if (st == TT_OK)
-        st = tt_tree_open(tree, "z", NULL);
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, NULL, "text without a label");
-    if (st < 0)
-        return st;
-    tt_tree_close(tree);
-    tt_tree_close(tree);
-    return TT_OK;
-}
+static const tt_tree_item net[] = {
+    { 0, "Net", "" },
+    { 1, "layers", "list of 2" },
+    { 2, "0", "float32[8, 64]" },
+    { 2, "long.name", "float32[8]" },
+    { 3, "inner", "" },
+    { 1, "中文", "int64[3]" },
+    { 1, "z", "" },
+    { 2, "", "text without a label" },
+};
+enum { NET = sizeof net / sizeof *net };
 
 static const char drawn[] = "Net\n"
                             "├─ layers  list of 2\n"
@@ -49,28 +34,24 @@ static const char drawn[] = "Net\n"
                             "└─ z\n"
                             "   └─ text without a label\n";
 
-static void check(tt_status (*make)(tt_tree *), const tt_style *style, const char *want)
+static void check(const tt_tree_item *rows, size_t count, const tt_style *style, const char *want)
 {
-    tt_tree *tree = NULL;
     tt_buf out = { 0 };
-    assert_int_equal(tt_tree_create(&tree), TT_OK);
-    assert_int_equal(make(tree), TT_OK);
-    assert_int_equal(tt_tree_render(tree, style, &out), TT_OK);
+    assert_int_equal(tt_tree_append(rows, count, style, &out), TT_OK);
     assert_string_equal(out.len > 0 ? out.data : "", want);
     tt_buf_free(&out);
-    tt_tree_free(tree);
 }
 
 static void texts_of_neighbours_stand_in_a_column(void **state)
 {
     (void)state;
-    check(build, &plain, drawn);
+    check(net, NET, &plain, drawn);
 }
 
 static void a_tree_can_be_drawn_in_ascii(void **state)
 {
     (void)state;
-    check(build, &(tt_style){ .is_ascii = true },
+    check(net, NET, &(tt_style){ .is_ascii = true },
           "Net\n"
           "|- layers        list of 2\n"
           "|  |- 0          float32[8, 64]\n"
@@ -84,7 +65,7 @@ static void a_tree_can_be_drawn_in_ascii(void **state)
 static void lines_are_cut_to_the_columns_of_the_style(void **state)
 {
     (void)state;
-    check(build, &(tt_style){ .columns = 18 },
+    check(net, NET, &(tt_style){ .columns = 18 },
           "Net\n"
           "├─ layers  list o…\n"
           "│  ├─ 0          …\n"
@@ -95,90 +76,67 @@ static void lines_are_cut_to_the_columns_of_the_style(void **state)
           "   └─ text withou…\n");
 }
 
-static tt_status build_colored(tt_tree *tree)
-{
-    tt_status st = tt_tree_open(tree, "a", "\x1b[1;31m2 NaN\x1b[0m");
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, "b\x1b[1;31m", "c\x1b[2J");
-    tt_tree_close(tree);
-    return st;
-}
+static const tt_tree_item colored[] = {
+    { 0, "a", "\x1b[1;31m2 NaN\x1b[0m" },
+    { 1, "b\x1b[1;31m", "c\x1b[2J" },
+};
 
 static void guides_are_faint_and_hostile_labels_are_shown_as_they_are(void **state)
 {
     (void)state;
-    check(build_colored, &(tt_style){ .is_colored = true },
+    check(colored, 2, &(tt_style){ .is_colored = true },
           "a  \x1b[1;31m2 NaN\x1b[0m\n"
           "\x1b[2m└─ \x1b[0mb\\x1b[1;31m  c\\x1b[2J\n");
-    check(build_colored, &plain, "a  2 NaN\n└─ b\\x1b[1;31m  c\\x1b[2J\n");
+    check(colored, 2, &plain, "a  2 NaN\n└─ b\\x1b[1;31m  c\\x1b[2J\n");
 }
 
-static tt_status build_long_label(tt_tree *tree)
-{
-    tt_status st = tt_tree_leaf(tree, "a", "1");
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, "a_label_that_is_longer_than_forty_columns", "2");
-    if (st == TT_OK)
-        st = tt_tree_leaf(tree, "abc", "3");
-    return st;
-}
+static const tt_tree_item long_label[] = {
+    { 0, "a", "1" },
+    { 0, "a_label_that_is_longer_than_forty_columns", "2" },
+    { 0, "abc", "3" },
+};
 
 static void one_long_label_does_not_push_its_neighbours_aside(void **state)
 {
     (void)state;
-    check(build_long_label, &plain, "a    1\na_label_that_is_longer_than_forty_columns  2\nabc  3\n");
-}
-
-static tt_status build_nothing(tt_tree *tree)
-{
-    (void)tree;
-    return TT_OK;
+    check(long_label, 3, &plain, "a    1\na_label_that_is_longer_than_forty_columns  2\nabc  3\n");
 }
 
 static void an_empty_tree_has_no_lines(void **state)
 {
     (void)state;
-    check(build_nothing, &plain, "");
-    tt_tree_free(NULL);
+    check(net, 0, &plain, "");
 }
 
 static void a_deep_tree_needs_no_deep_stack(void **state)
 {
     (void)state;
     enum { DEPTH = 3000 };
-    tt_tree *tree = NULL;
+    static tt_tree_item deep[DEPTH];
     tt_buf out = { 0 };
-    assert_int_equal(tt_tree_create(&tree), TT_OK);
     for (int i = 0; i < DEPTH; i++)
-        assert_int_equal(tt_tree_open(tree, "x", NULL), TT_OK);
-    assert_int_equal(tt_tree_render(tree, &(tt_style){ .columns = 20 }, &out), TT_OK);
+        deep[i] = (tt_tree_item){ i, "x", "" };
+    assert_int_equal(tt_tree_append(deep, DEPTH, &(tt_style){ .columns = 20 }, &out), TT_OK);
     size_t lines = 0;
     for (size_t i = 0; i < out.len; i++)
         lines += out.data[i] == '\n';
     assert_int_equal(lines, DEPTH);
     tt_buf_free(&out);
-    tt_tree_free(tree);
 }
 
 static void an_allocation_that_fails_leaves_the_output_as_it_was(void **state)
 {
     (void)state;
     for (long nth = 1;; nth++) {
-        tt_tree *tree = NULL;
         tt_buf out = { 0 };
         alloc_fail_at(nth);
-        tt_status st = tt_tree_create(&tree);
-        if (st == TT_OK)
-            st = build(tree);
-        if (st == TT_OK)
-            st = tt_tree_render(tree, &plain, &out);
+        tt_status st = tt_tree_append(net, NET, &plain, &out);
         bool was_hit = alloc_fail_stop();
         assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
         assert_string_equal(out.data != NULL ? out.data : "", was_hit ? "" : drawn);
         tt_buf_free(&out);
-        tt_tree_free(tree);
         if (!was_hit) {
-            assert_true(nth > 5);
+            assert_true(nth > 2);
             break;
         }
     }

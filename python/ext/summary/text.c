@@ -66,40 +66,22 @@ BINDING_FUNCTION(summary_tensor_line)
     return line_of(&facts, why, &view, &style);
 }
 
-/* Adds rows[i]; its children, if any, are the rows after it that are deeper. */
-static tt_status add_row(tt_tree *tree, long depth, long next, long *open, const char *label,
-                         const char *text)
+/* Rows of (depth, label, text), owned; NULL with an exception. */
+static tt_tree_item *read_rows(PyObject *list)
 {
-    for (; *open > depth; (*open)--)
-        tt_tree_close(tree);
-    if (next <= depth)
-        return tt_tree_leaf(tree, label, text);
-    tt_status st = tt_tree_open(tree, label, text);
-    if (st == TT_OK)
-        (*open)++;
-    return st;
-}
-
-static int add_rows(tt_tree *tree, PyObject *rows)
-{
-    long open = 0, depth = 0, next = 0;
-    const char *label, *text, *unused;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
-        PyObject *after = i + 1 < PyList_GET_SIZE(rows) ? PyList_GET_ITEM(rows, i + 1) : NULL;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "lss", &depth, &label, &text))
-            return -1;
-        next = 0;
-        if (after != NULL && !PyArg_ParseTuple(after, "lss", &next, &unused, &unused))
-            return -1;
-        tt_status st = add_row(tree, depth, next, &open, label, text);
-        if (st < 0) {
-            binding_raise_status(st, NULL);
-            return -1;
-        }
+    tt_tree_item *rows = PyMem_Calloc((size_t)PyList_GET_SIZE(list) + 1, sizeof *rows);
+    if (rows == NULL)
+        return (tt_tree_item *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list) && !PyErr_Occurred(); i++)
+        if (PyArg_ParseTuple(PyList_GET_ITEM(list, i), "iss", &rows[i].depth, &rows[i].label,
+                             &rows[i].text) &&
+            (rows[i].depth < 0 || rows[i].depth > (i > 0 ? rows[i - 1].depth + 1 : 0)))
+            PyErr_Format(PyExc_ValueError, "row %zd is deeper than a child of the row before it", i);
+    if (PyErr_Occurred()) {
+        PyMem_Free(rows);
+        rows = NULL;
     }
-    for (; open > 0; open--)
-        tt_tree_close(tree);
-    return 0;
+    return rows;
 }
 
 /* tree_text(rows, *, color, ascii, columns) -> str; rows: [(depth, label, text)] */
@@ -111,14 +93,13 @@ BINDING_FUNCTION(summary_tree_text)
         return NULL;
     if (!PyList_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "rows must be a list of (depth, label, text)");
-    tt_tree *tree = NULL; /* owned */
     tt_buf page = { 0 };
-    tt_status st = tt_tree_create(&tree);
-    bool is_fine = st < 0 || add_rows(tree, args[0]) == 0;
-    if (st == TT_OK && is_fine)
-        st = tt_tree_render(tree, &style, &page);
-    tt_tree_free(tree);
-    return is_fine ? binding_take_text(st, &page) : NULL;
+    tt_tree_item *rows = read_rows(args[0]); /* owned */
+    if (rows == NULL)
+        return NULL;
+    tt_status st = tt_tree_append(rows, (size_t)PyList_GET_SIZE(args[0]), &style, &page);
+    PyMem_Free(rows);
+    return binding_take_text(st, &page);
 }
 
 PyObject *summary_escape(PyObject *Py_UNUSED(module), PyObject *text)
