@@ -104,7 +104,7 @@ void tt_worker_close(tt_worker *worker)
 static void *run_and_tell(void *argument)
 {
     tt_worker *worker = argument;
-    (void)worker->run(worker->argument);
+    (void)worker->run(worker->owner);
     pthread_mutex_lock(&worker->lock);
     worker->has_ended = true;
     tt_worker_tell(worker);
@@ -122,12 +122,11 @@ int tt_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     return got;
 }
 
-tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err)
+tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *owner), tt_error *err)
 {
     if (worker->has_thread)
         return TT_OK;
     worker->run = run;
-    worker->argument = argument;
     worker->has_ended = false;
     int got = tt_thread_start(&worker->thread, run_and_tell, worker);
     if (got != 0)

@@ -2,7 +2,7 @@
  *
  *     tt_worker worker;
  *     tt_worker_open(&worker, NULL, owner);
- *     tt_worker_start(&worker, run, owner, err);
+ *     tt_worker_start(&worker, run, err);
  *
  *     a user's thread                          run
  *     pthread_mutex_lock(&worker.lock);        pthread_mutex_lock(&worker.lock);
@@ -41,8 +41,7 @@ typedef struct tt_worker {
     bool has_ended;            /* the thread needs nothing any more; under the lock */
     _Atomic bool is_inherited; /* in a forked child */
     pthread_t thread;
-    void *(*run)(void *); /* what the thread does, with its argument (borrowed) */
-    void *argument;
+    void *(*run)(void *owner);     /* what the thread does */
     void (*in_child)(void *owner); /* NULL: nothing */
     void *owner;                   /* borrowed */
     struct tt_worker *next;        /* in the list of all workers */
@@ -56,7 +55,7 @@ tt_status tt_worker_open(tt_worker *worker, void (*in_child)(void *owner), void 
 /* Without a thread, or after it was joined. */
 void tt_worker_close(tt_worker *worker);
 /* Twice is once. */
-tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err);
+tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *owner), tt_error *err);
 /* Waits for the thread to end.  False: it has not ended after so many seconds, and goes on;
  * the worker and all that it uses must then stay. */
 bool tt_worker_join(tt_worker *worker, double seconds);

@@ -327,7 +327,7 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
         tt_worker_wake(&saver->worker);
         tt_worker_wait(&saver->worker, TT_FOREVER); /* for another file to be written */
     }
-    tt_status st = tt_worker_start(&saver->worker, run, saver, err);
+    tt_status st = tt_worker_start(&saver->worker, run, err);
     save_job *now = st == TT_OK ? take_job(&saver->pool, path, format, t, dtype_name) : NULL;
     if (now != NULL && (bytes >= LONG || bytes == 0))
         queue_job(saver, now);

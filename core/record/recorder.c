@@ -123,7 +123,7 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
         goto out;
     plan_known_sites(rec);
     atomic_store(&rec->bytes, rec->store.end);
-    st = tt_worker_start(&rec->queue.worker, tt_writer_run, rec, err);
+    st = tt_worker_start(&rec->queue.worker, tt_writer_run, err);
 out:
     if (st < 0) {
         (void)tt_store_close(&rec->store, NULL);

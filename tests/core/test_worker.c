@@ -49,8 +49,8 @@ static void open_counter(counter *c)
 {
     memset(c, 0, sizeof *c);
     assert_int_equal(tt_worker_open(&c->worker, count_in_child, c), TT_OK);
-    assert_int_equal(tt_worker_start(&c->worker, run, c, NULL), TT_OK);
-    assert_int_equal(tt_worker_start(&c->worker, run, c, NULL), TT_OK); /* twice is once */
+    assert_int_equal(tt_worker_start(&c->worker, run, NULL), TT_OK);
+    assert_int_equal(tt_worker_start(&c->worker, run, NULL), TT_OK); /* twice is once */
 }
 
 static void close_counter(counter *c)
@@ -157,7 +157,7 @@ static void a_fork_comes_between_two_pieces_of_work(void **state)
     (void)state;
     counter c = { 0 };
     assert_int_equal(tt_worker_open(&c.worker, NULL, &c), TT_OK);
-    assert_int_equal(tt_worker_start(&c.worker, be_busy, &c, NULL), TT_OK);
+    assert_int_equal(tt_worker_start(&c.worker, be_busy, NULL), TT_OK);
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
         if (child == 0)

@@ -74,8 +74,6 @@ static bool fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
 {
     api->tensor = find_type(module, "Tensor");
     api->base = find_type(low, "TensorBase");
-    if (api->base == NULL)
-        api->base = find_type(low, "_TensorBase"); /* before 2.3 */
     api->parameter = find_type(nn, "Parameter");
     api->module = find_type(nn, "Module");
     bool is_complete =
