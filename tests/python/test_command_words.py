@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import check_schema, tensortap
+from commands import PROGRAM, check_schema, tensortap
 
 import tensortap as tt
 
@@ -52,10 +52,10 @@ def manual() -> str:
     return MANUAL.read_text().replace("\\-", "-")
 
 
-def complete(*words: str) -> list[str]:
+def complete(*words: str | Path) -> list[str]:
     """Give what bash offers for the last word."""
     script = (
-        f"source {BASH}; COMP_WORDS=({' '.join(repr(word) for word in words)}); "
+        f"source {BASH}; COMP_WORDS=({' '.join(map(repr, map(str, words)))}); "
         f"COMP_CWORD={len(words) - 1}; _tensortap; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
@@ -74,7 +74,7 @@ def test_help_has_an_example(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bash_completes_every_option(command: str) -> None:
-    offered = {word for word in complete("tensortap", command, "--") if word.startswith("--")}
+    offered = {word for word in complete(PROGRAM, command, "--") if word.startswith("--")}
     if command == "help":
         offered = EVERYWHERE & offered
     assert offered - EVERYWHERE == options_of(command)
@@ -99,9 +99,9 @@ def test_the_manual_page_names_the_command_and_its_options(command: str) -> None
 
 
 def test_bash_completes_commands_and_formats() -> None:
-    assert complete("tensortap", "s") == ["show", "stats", "serve"]
-    assert complete("tensortap", "export", "run", "--to", "p") == ["pt", "parquet"]
-    assert complete("tensortap", "help", "na") == ["nan"]
+    assert complete(PROGRAM, "s") == ["show", "stats", "serve"]
+    assert complete(PROGRAM, "export", "run", "--to", "p") == ["pt", "parquet"]
+    assert complete(PROGRAM, "help", "na") == ["nan"]
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "help"])
