@@ -21,7 +21,6 @@ typedef struct thread_log {
     int fd;         /* of the log file; -1: not open here */
     uint64_t place; /* what the environment said when it was opened */
     time_t second;  /* of the stamp */
-    size_t stamp_len;
     char stamp[32]; /* "2026-01-31 12:00:00" */
 } thread_log;
 
@@ -65,21 +64,13 @@ static size_t put_stamp(char out[64])
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (now.tv_sec != here.second || here.stamp_len == 0) {
+    if (now.tv_sec != here.second) {
         struct tm local;
         localtime_r(&now.tv_sec, &local);
-        here.stamp_len = strftime(here.stamp, sizeof here.stamp, "%Y-%m-%d %H:%M:%S", &local);
+        (void)strftime(here.stamp, sizeof here.stamp, "%Y-%m-%d %H:%M:%S", &local);
         here.second = now.tv_sec;
     }
-    int part = (int)(now.tv_nsec / 1000000);
-    memcpy(out, here.stamp, here.stamp_len);
-    char *at = out + here.stamp_len;
-    *at++ = ',';
-    *at++ = (char)('0' + part / 100);
-    *at++ = (char)('0' + part / 10 % 10);
-    *at++ = (char)('0' + part % 10);
-    memcpy(at, " - INFO - ", 10);
-    return here.stamp_len + 14;
+    return (size_t)snprintf(out, 64, "%s,%03d - INFO - ", here.stamp, (int)(now.tv_nsec / 1000000));
 }
 
 /* All of it, whatever the system takes at a time; 0 or errno. */
