@@ -182,6 +182,21 @@ def test_a_tracer_keeps_the_same_outputs(tmp_path: Path) -> None:
     both(run)
 
 
+@needs_probes
+def test_tracers_see_a_model_whose_compiled_wrapper_is_recorded(tmp_path: Path) -> None:
+    model = net()
+    call = wrapped(model)
+    calls = CallTracer(tmp_path / "calls")
+    calls.register_hooks(model)
+    paths = ["first.fc.forward", "head"]
+    with tt.record(tmp_path / "run", model=call), calls, ModelTracer(model, paths) as tracer:
+        expected = call(X)
+        call(X * 2)
+    assert sorted(tracer.results) == paths
+    assert torch.equal(tracer.results["head"].values[0], expected)
+    assert [e.depth for e in calls.events if e.path == "first.fc"] == [2, 2]
+
+
 # ---- what cannot be seen is said once, with what to do instead
 
 

@@ -7,6 +7,7 @@
 #include "binding/state.h"
 #include "calls/source.h"
 #include "probe/log.h"
+#include "probe/operator.h"
 
 typedef struct batch {
     binding_state *state;
@@ -51,15 +52,22 @@ static int64_t monotonic_of(int64_t time)
     return time + base_clock(CLOCK_MONOTONIC) - base_clock(CLOCK_REALTIME);
 }
 
+/* Calls of the consumer's modules that are seen eagerly and have not ended. */
+static uint32_t eager_calls(const batch *in, const calls_consumer *consumer)
+{
+    uint32_t count = 0;
+    for (const calls_frame *f = in->thread->top; f != NULL; f = f->outer)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
+            count += calls_link_at(f->links, i)->consumer == consumer;
+    return count;
+}
+
 /* Calls of the consumer's modules around this one: those that are seen eagerly, and those whose names
  * it begins with. */
 static uint32_t depth_of(const batch *in, const calls_link *link)
 {
     const calls_consumer *consumer = link->consumer;
-    uint32_t depth = 0;
-    for (const calls_frame *f = in->thread->top; f != NULL; f = f->outer)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
-            depth += calls_link_at(f->links, i)->consumer == consumer;
+    uint32_t depth = eager_calls(in, consumer);
     for (Py_ssize_t i = in->is_eager; i < PyList_GET_SIZE(consumer->links); i++) {
         PyObject *name = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->name; /* borrowed */
         Py_ssize_t length = PyUnicode_GET_LENGTH(name);
@@ -82,11 +90,13 @@ static calls_event event_of(const batch *in, const calls_link *link, PyObject *m
                           .is_training = in->is_training };
 }
 
-/* An outermost module is entered before its parts, but its row comes after theirs. */
+/* An outermost module is entered before its parts, but its row comes after theirs.  Another consumer may
+ * have an eager call around it. */
 static int enter_root(const batch *in, calls_link *link, PyObject *module, const calls_probe_place *place,
                       const probe_row *Py_UNUSED(row))
 {
-    if (place->is_first && calls_link_is_root(link) && !link->is_entered) {
+    if (place->is_first && calls_link_is_root(link) && !link->is_entered &&
+        eager_calls(in, link->consumer) == 0) {
         const calls_table *calls = link->consumer->calls;
         link->probed = calls_link_count(link, in->thread, calls_is_training(in->state, module), true);
         link->is_entered = true;
@@ -229,9 +239,13 @@ int calls_traced_drain(binding_state *state, bool all)
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
     for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
         result = deliver(&in, &rows.all[first]);
-    for (size_t i = first; i < rows.count && !in.is_eager; i++) {
-        (void)for_links(&in, &rows.all[i], read_phase);
-        (void)for_links(&in, &rows.all[i], enter_root);
+    for (size_t i = first; i < rows.count; i++) {
+        const calls_tap *tap = calls_tap_numbered(calls, rows.all[i].module); /* borrowed */
+        const probe_slots *slots = tap != NULL ? tap->control : NULL;
+        if (!in.is_eager)
+            (void)for_links(&in, &rows.all[i], read_phase);
+        if (slots != NULL && slots->is_root)
+            (void)for_links(&in, &rows.all[i], enter_root);
     }
     for (size_t i = first; i < rows.count && result == 0; i++)
         result = deliver(&in, &rows.all[i]);
