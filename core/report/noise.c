@@ -19,6 +19,11 @@
  * of the terms.  The bias itself is added to sums of K products with the weight, so its own scale
  * is sqrt(K) times the weight's.
  *
+ * Rounding switches a rectifier where its input is near zero.  The gradient of a weight is a sum of N terms,
+ * one for each element of the output of a unit, and one term more or less is up to 16 times as large as they
+ * are on average.  With types of less than 32 bits that happens to some elements in every step, so extremes of
+ * gradients may then deviate by 16 / sqrt(N) of the root mean square.  It is not passed on.
+ *
  * Rounding is passed on: the input of a layer already deviates.  So the floor of a point is
  * base, or 4 times the largest deviation within its floor that came before it in the order of
  * execution, whichever is larger; at most 64 * (steps since the first compared + 1) times the
@@ -76,14 +81,15 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
     return sum_length(run, file, weight, out);
 }
 
-/* Finds how many terms the gradient of each element of a bias is the sum of: the elements of the module's
- * output that it was added to.  1: unknown. */
-static tt_status terms_of_bias(tt_run *run, int32_t file, int32_t site, double elements, double *out)
+/* Finds how many terms the gradient of a parameter is the sum of: the elements of its module's output for
+ * each of `elements` units.  1: unknown. */
+static tt_status terms_of(tt_run *run, int32_t file, int32_t site, double elements, double *out)
 {
     const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
     char module[4200];
     tt_point point;
-    (void)snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - slash), slash);
+    const char *dot = slash != NULL ? strrchr(slash, '.') : NULL;
+    (void)snprintf(module, sizeof module, "%.*s", dot != NULL ? (int)(dot - slash) : 0, slash);
     int32_t output = tt_order_find(run, "activation", module, "");
     *out = 1;
     if (tt_run_points(run, file, output) == 0)
@@ -139,8 +145,8 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
         st = tt_run_point(b, file_b, site_b, -1, &y, NULL);
     if (st == TT_OK)
         st = reduction_length(a, file_a, site_a, &length);
-    if (st == TT_OK && pair->drift.role == TT_DRIFT_GRADIENT)
-        st = terms_of_bias(a, file_a, site_a, fmax((double)x.stats.count, 1), &terms);
+    if (st == TT_OK && pair->kind == TT_ORDER_GRADIENT)
+        st = terms_of(a, file_a, site_a, x.ndim > 0 && x.shape[0] > 1 ? (double)x.shape[0] : 1, &terms);
     if (st < 0)
         return st;
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
@@ -148,6 +154,7 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
     pair->coarse = u > SINGLE ? u : 0;
     pair->base = pair->coarse + sums;
+    pair->switched = terms > 1 ? 2 / sqrt(terms) : 0;
     pair->drift.cancelled = pair->coarse + MARGIN * fmin(u, SINGLE) * (1 + sqrt(terms));
     pair->elements = is_scalar ? 1 : x.stats.count;
     return TT_OK;
@@ -331,6 +338,8 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
         pair->drift.cancelled = PASSED_ON * (pair->drift.cancelled + coarser);
         if (pair->kind != TT_ORDER_PARAMETER)
             coarse = fmax(coarse, pair->coarse);
+        if (coarse == 0)
+            pair->switched = 0;
         if (pair->drift.role != TT_DRIFT_BIAS && pair->drift.role != TT_DRIFT_OUTPUT)
             continue;
         tt_diff_pair gradient = { .kind = TT_ORDER_GRADIENT,
@@ -358,9 +367,13 @@ static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tol
         return false;
     if (!has_tolerance)
         allow_drift(h, pair, gap, most, floor, is_drift);
+    bool is_switched = (double)gap->deviation[TT_GAP_EXTREME] > floor[TT_GAP_EXTREME] &&
+                       (double)gap->deviation[TT_GAP_EXTREME] <= pair->switched && !has_tolerance;
+    if (is_switched)
+        floor[TT_GAP_EXTREME] = pair->switched;
     bool is_beyond = judge_gap(pair, gap, floor);
     for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
-        if (!is_drift[k])
+        if (!is_drift[k] && !(is_switched && k == TT_GAP_EXTREME))
             pass_on(h, pair, (tt_gap_kind)k, (double)gap->deviation[k]);
     return is_beyond;
 }
