@@ -7,6 +7,7 @@ when torch is imported, or of Python's own options, start a new Python instead.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import json
@@ -49,12 +50,19 @@ def python() -> str:
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    python.server = server  # type: ignore[attr-defined]  # it ends when its stdin is closed
+    atexit.register(_end, server, os.getpid())
     client = folder / "python3"
     client.write_text(CLIENT.format(python=sys.executable, address=str(folder / "socket")))
     client.chmod(0o700)
     assert server.stdout.readline() == b"ready\n"
     return str(client)
+
+
+def _end(server: subprocess.Popen[bytes], owner: int) -> None:
+    """End the server, unless this is a fork of the process that started it."""
+    if os.getpid() == owner and server.stdin is not None:
+        server.stdin.close()
+        server.wait(60)
 
 
 def serve(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The session that the program runs in: where its warnings point, and its notebook.
+"""The session that the program runs in: its own code, where its warnings point, its notebook.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import warnings
@@ -36,6 +37,25 @@ def warn(
     is_over = frame.f_back is None  # the program has ended
     where = "" if is_over else f" ({frame.f_code.co_filename}, line {frame.f_lineno})"
     print(text + where, file=sys.stderr)
+
+
+def library_folders() -> tuple[str, ...]:
+    """Return the folders whose code is not the program's: Python's, what was installed, ours."""
+    torch = sys.modules.get("torch")
+    return _library_folders(len(sys.path), getattr(torch, "__file__", None))
+
+
+@functools.lru_cache(maxsize=4)
+def _library_folders(paths: int, torch: str | None) -> tuple[str, ...]:
+    """Find them; that takes half a millisecond, and they hardly ever change."""
+    import site
+    import sysconfig
+
+    found = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
+    found.update(getattr(site, "getsitepackages", list)())
+    found |= {getattr(site, "USER_SITE", None) or "", os.path.dirname(torch or "")}
+    return (*(os.path.join(folder, "") for folder in sorted(found) if folder), OURS)
 
 
 def ipython() -> Any:

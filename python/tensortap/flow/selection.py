@@ -7,10 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import site
-import sysconfig
 import tempfile
 from types import CodeType
+
+from tensortap.display import session
 
 #: Code without a file that the interpreter or a package generated.
 MADE = (
@@ -26,15 +26,6 @@ MADE = (
 EVERY_LINE = (0, 2**31 - 1)
 
 
-def _installed() -> tuple[str, ...]:
-    """List the folders where packages live."""
-    folders = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    folders.update(getattr(site, "getsitepackages", list)())
-    folders.add(getattr(site, "USER_SITE", None) or "")
-    folders.add(os.path.dirname(os.path.dirname(__file__)))  # ours may be anywhere
-    return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
-
-
 class Selection:
     """Files under the working directory, or one file's lines."""
 
@@ -42,7 +33,8 @@ class Selection:
         """Select nothing yet."""
         self.root = ""
         self.only: tuple[str, int, int] | None = None
-        self._installed = _installed()
+        folders = map(os.path.realpath, session.library_folders())
+        self._installed = tuple(folder + os.sep for folder in folders)
         self._known: dict[str, bool] = {}
 
     def enter(self, folder: str) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import sys
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
 
-from tensortap.track.log import OWN, log
+from tensortap.display import session
+from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_ERROR = 200
@@ -380,18 +380,5 @@ def fstack(func: F) -> F:
 
 
 def user_prefixes() -> tuple[str, ...]:
-    """Return the folders whose code is not the user's: Python's and what was installed."""
-    torch = sys.modules.get("torch")
-    return _prefixes(len(sys.path), getattr(torch, "__file__", None))
-
-
-@functools.lru_cache(maxsize=4)
-def _prefixes(paths: int, torch: str | None) -> tuple[str, ...]:
-    """Find them; that takes half a millisecond, and they hardly ever change."""
-    import sysconfig
-
-    found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    found |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
-    if torch is not None:
-        found.add(os.path.dirname(torch))
-    return (*(os.path.join(path, "") for path in sorted(found)), "<frozen", OWN)
+    """Return how the names of files begin whose code is not the user's."""
+    return (*session.library_folders(), "<frozen")

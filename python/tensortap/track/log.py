@@ -17,12 +17,10 @@ import warnings
 from pathlib import Path
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.runs import process
 from tensortap.track.folding import fold
 from tensortap.track.rendering import value_text
-
-#: files below this folder are ours: not shown among the callers
-OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
@@ -274,7 +272,8 @@ def _keep(text: str) -> None:
         log.file(handler.file())
 
 
-log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep, value_text)
+# Files below session.OURS are not shown among the callers.
+log = _core.TrackLog(logger, session.OURS, process.open_runs, _look, _show, _keep, value_text)
 os.register_at_fork(after_in_child=lambda: log.file(-1))
 
 
