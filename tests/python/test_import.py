@@ -95,7 +95,7 @@ def test_a_torch_that_is_half_imported_is_asked_without_a_pending_exception() ->
         answers = []
         class Half(types.ModuleType):
             @property
-            def _TensorBase(self):  # is asked for when TensorBase was not there
+            def Parameter(self):  # is asked for when TensorBase was not there
                 answers.append(sum([1]))  # at its end an iteration looks for exceptions
         for name in ("torch", "torch._C", "torch.nn"):
             sys.modules[name] = Half(name)
