@@ -442,7 +442,7 @@ typedef struct tt_diff_site {
     int64_t only_a, only_b; /* points without a partner of the same step and call */
     tt_diff_point first;    /* the first above the floor, else the first that differs */
     tt_diff_point worst;    /* the one with the largest deviation */
-    bool is_rounding;       /* a gradient that is zero but for rounding, of which the optimizer made steps */
+    bool is_rounding; /* a gradient that is zero but for rounding, of which the optimizer made steps */
 } tt_diff_site;
 const char *tt_diff_site_text(const tt_diff_site *site); /* its verdict, or "only in a" */
 
