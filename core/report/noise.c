@@ -8,8 +8,8 @@
  * w: half a unit in the last place of the less precise of the two types, if that has less than
  * 32 bits, else 0; v: the same for the type in which sums are computed (float32 for types of at
  * most 32 bits); K: the length of the sums, which is the number of elements of the weight per
- * output.  Mean and root mean square average over elements, so w needs no margin; extremes do
- * not, and may deviate 8 times as much, or as their own size does if that is larger (gradients of
+ * output.  Mean and root mean square average over elements, so w needs no margin, but for up to 2 w if there
+ * are fewer than 16; extremes do not, and may deviate 8 times as much, or as their own size does if that is larger (gradients of
  * embeddings are zero but for a few rows).  What is computed after a tensor of less than 32 bits has
  * at least the w of that.
  *
@@ -135,6 +135,13 @@ tt_drift tt_noise_drift(const tt_run *run, int32_t site, bool has_weight)
     return drift;
 }
 
+/* Returns by how many w an average deviates.  Two roundings of one element may be 2 w apart; of 16 or more, not
+ * all are at once. */
+static double few(int64_t elements)
+{
+    return fmax(1, fmin(2, 4 / sqrt(fmax((double)elements, 1))));
+}
+
 tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
                           int32_t site_b, tt_diff_pair *pair)
 {
@@ -153,10 +160,10 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     double u = is_scalar ? SINGLE : fmax(roundoff_of(x.stats.dtype), roundoff_of(y.stats.dtype));
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
     pair->coarse = u > SINGLE ? u : 0;
-    pair->base = pair->coarse + sums;
+    pair->elements = is_scalar ? 1 : x.stats.count;
+    pair->base = pair->coarse * few(pair->elements) + sums;
     pair->switched = terms > 1 ? 2 / sqrt(terms) : 0;
     pair->drift.cancelled = pair->coarse + MARGIN * fmin(u, SINGLE) * (1 + sqrt(terms));
-    pair->elements = is_scalar ? 1 : x.stats.count;
     return TT_OK;
 }
 
@@ -334,7 +341,7 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
     for (size_t i = 0; i < count; i++) {
         tt_diff_pair *pair = cursors[i].pair;
         double coarser = pair->kind != TT_ORDER_PARAMETER ? fmax(coarse - pair->coarse, 0) : 0;
-        pair->base += coarser;
+        pair->base += coarser * few(pair->elements);
         pair->drift.cancelled = PASSED_ON * (pair->drift.cancelled + coarser);
         if (pair->kind != TT_ORDER_PARAMETER)
             coarse = fmax(coarse, pair->coarse);

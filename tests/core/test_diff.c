@@ -301,6 +301,32 @@ static void an_extreme_of_a_gradient_may_lose_a_term_under_bfloat16(void **state
     }
 }
 
+/* Two roundings of one element in bfloat16 may be 2^-7 apart; averages over many elements are not. */
+static void few_elements_are_no_average(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t count;
+        double off;
+        tt_verdict verdict;
+    } cases[] = { { 4, 0.006, TT_DIFF_NOISE },
+                  { 4, 0.009, TT_DIFF_DIFFERS },
+                  { 16, 0.006, TT_DIFF_DIFFERS } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            int32_t site;
+            double rms = 1 + which * cases[i].off, count = (double)cases[i].count;
+            tt_stats s = { .count = cases[i].count, .sumsq = rms * rms * count, .dtype = TT_BF16 };
+            assert_int_equal(tt_recorder_site(m.rec[which], "activation/a", &site, &err), 0);
+            assert_int_equal(tt_recorder_add(m.rec[which], &(tt_event){ .site = site, .stats = &s }), 0);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(diff->verdict, cases[i].verdict);
+        end(&m, diff);
+    }
+}
+
 /* The gradient of an embedding is zero but for a few rows: its extremes are far above its mean. */
 static void an_extreme_is_judged_by_its_own_size(void **state)
 {
@@ -454,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_bias_may_drift_if_its_gradient_is_rounding),
         cmocka_unit_test(what_follows_a_bfloat16_tensor_is_as_rough),
         cmocka_unit_test(an_extreme_of_a_gradient_may_lose_a_term_under_bfloat16),
+        cmocka_unit_test(few_elements_are_no_average),
         cmocka_unit_test(an_extreme_is_judged_by_its_own_size),
         cmocka_unit_test(integers_have_no_noise),
         cmocka_unit_test(points_are_paired_by_step_not_by_number),
