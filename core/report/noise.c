@@ -8,10 +8,10 @@
  * w: half a unit in the last place of the less precise of the two types, if that has less than
  * 32 bits, else 0; v: the same for the type in which sums are computed (float32 for types of at
  * most 32 bits); K: the length of the sums, which is the number of elements of the weight per
- * output.  Mean and root mean square average over elements, so w needs no margin, but for up to 2 w if there
- * are fewer than 16; extremes do not, and may deviate 8 times as much, or as their own size does if that is larger (gradients of
- * embeddings are zero but for a few rows).  What is computed after a tensor of less than 32 bits has
- * at least the w of that.
+ * output.  Mean and root mean square average over elements, so w needs no margin, but for up to 2 w if
+ * there are fewer than 16; extremes do not, and may deviate 8 times as much, or as their own size does if
+ * that is larger (gradients of embeddings are zero but for a few rows).  What is computed after a tensor of
+ * less than 32 bits has at least the w of that.
  *
  * A bias is judged on the scale of the weight beside it, if that is larger than its own.  Its gradient
  * is a sum of the same terms as the weight's, and these may cancel: the bias of an attention's keys,
@@ -33,8 +33,8 @@
  * extremes; and from kind to kind only as the numbers themselves flow.  From forward to gradient
  * as within a kind; from gradient to parameter 16 times, because optimizers such as Adam make a
  * whole step of a gradient near zero, whatever its sign; to a bias more, see its drift; from parameter
- * to forward once.  An average over fewer elements is rougher, by the root of the ratio, at most 8; a parameter of
- * few elements changes a large average by that much less.
+ * to forward once.  An average over fewer elements is rougher, by the root of the ratio, at most 8; a
+ * parameter of few elements changes a large average by that much less.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff.h"
 
@@ -274,7 +274,7 @@ static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, 
         of->reach += 2 * (double)gap->moved; /* statistics move less than single elements */
     for (int k = 0; k < TT_GAP_COUNT_; k++) {
         double off = fabs(gap->a[k] - gap->b[k]), deviation = (double)gap->deviation[k], limit = 0;
-        if (is_rounding)
+        if (is_rounding && isfinite(deviation)) /* a NaN more is never rounding */
             limit = deviation * (of->reach / off);
         /* Single elements may be moved by rounding: those of the keys in an attention's in_proj_bias. */
         else if (is_bias && !(gap->moved < 0) && h->most[BACKWARD][k][size_class(pair->elements)] > 0)

@@ -35,14 +35,16 @@ static made begin(void)
     return m;
 }
 
+/* max is NaN: one element is. */
 static void put_with(made *m, int which, const char *name, int64_t step, tt_dtype dtype, double rms,
                      double max)
 {
     int32_t site;
     tt_stats s = { .count = 100,
                    .min = -2 * rms,
-                   .max = max,
-                   .absmax = max,
+                   .nan = isnan(max),
+                   .max = isnan(max) ? 2 * rms : max,
+                   .absmax = isnan(max) ? 2 * rms : max,
                    .mean = 0,
                    .sumsq = rms * rms * 100,
                    .m2 = rms * rms * 100,
@@ -218,6 +220,7 @@ static void a_bias_may_drift_if_its_gradient_is_rounding(void **state)
         double gradient, early_gradient;           /* of the bias: from the third step, and before */
         double off[2], jump, output, norm, weight; /* of each step in each run; of one step in one run */
         const char *first;                         /* NULL: noise */
+        bool has_nan;
     } cases[] = {
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .first = NULL },
         { 1e-4, 1e-7, { 1e-3, -1e-3 }, .first = "parameter/conv.bias" },
@@ -225,6 +228,7 @@ static void a_bias_may_drift_if_its_gradient_is_rounding(void **state)
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .jump = 0.1, .first = "parameter/conv.bias" },
         { 1e-7, 1e-7, { 0, 2e-3 }, .first = "parameter/conv.bias" },
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .output = 0.1, .first = "activation/conv" },
+        { 1e-7, 1e-7, { 1e-3, -1e-3 }, .has_nan = true, .first = "activation/conv" },
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .norm = 1e-3, .first = "activation/norm" },
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .weight = 1e-3, .first = "parameter/conv.weight" },
     };
@@ -235,7 +239,9 @@ static void a_bias_may_drift_if_its_gradient_is_rounding(void **state)
                 double late = which == 1 && step >= FROM ? 1 : 0;
                 double bias = 0.1 + cases[i].off[which] * (double)step + late * cases[i].jump;
                 double gradient = step < 2 ? cases[i].early_gradient : cases[i].gradient;
-                put(&m, which, "activation/conv", step, TT_F32, 1 + bias + late * cases[i].output);
+                double output = 1 + bias + late * cases[i].output;
+                put_with(&m, which, "activation/conv", step, TT_F32, output,
+                         late > 0 && cases[i].has_nan ? NAN : 2 * output);
                 put(&m, which, "activation/norm", step, TT_F32, 1 + late * cases[i].norm);
                 put(&m, which, "parameter/conv.weight", step, TT_F32, 1 + late * cases[i].weight);
                 put(&m, which, "parameter/conv.bias", step, TT_F32, bias);
