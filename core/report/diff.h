@@ -9,7 +9,7 @@
 /* Extremes are single elements: they carry more rounding than a mean. */
 #define TT_NOISE_EXTREMES 8.0
 /* Two optimizers' steps of what is rounding differ by less. */
-#define TT_NOISE_JUMP 16.0
+#define TT_NOISE_JUMP 8.0
 
 /* Fields that average over elements, and fields that are one of them. */
 typedef enum tt_gap_kind { TT_GAP_AVERAGE, TT_GAP_EXTREME, TT_GAP_COUNT_ } tt_gap_kind;
@@ -42,7 +42,8 @@ typedef struct tt_drift {
     double cancelled;              /* of a gradient: the rounding that is left where its terms cancel */
     struct tt_diff_pair *gradient; /* of the bias; NULL: not compared */
     double reach;                  /* of a gradient: how far its rounding may have moved the runs apart */
-    bool is_seen, is_real; /* of a gradient: compared; larger than rounding, or not what moves the bias */
+    bool is_seen,
+        is_real; /* of a gradient: the runs differ in it; larger than rounding, or not what moves the bias */
 } tt_drift;
 
 typedef struct tt_diff_pair {

@@ -245,7 +245,7 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
  *
  * The runs show that.  A sum of N terms that cancel leaves a rounding of 4 times base, with N for K and on
  * the scale of the weight's gradient; 4 times, because a batch norm subtracts the mean of larger terms.  If in
- * neither run the gradient of a bias was ever larger, and neither moved the bias at once by more than 16 times what the other does, then
+ * neither run the gradient of a bias was ever larger, and neither moved the bias at once by more than 8 times what the other does, then
  * rounding moved it.  It may deviate as far as such movements add up, and its module's output too.  Nothing
  * of this is passed on to other sites. */
 
@@ -253,7 +253,7 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
 static void judge_size(tt_drift *drift, const tt_gap *gap, double floor[TT_GAP_COUNT_])
 {
     bool is_real = (double)gap->size > drift->cancelled;
-    drift->is_seen = true;
+    drift->is_seen |= gap->is_any; /* of equal gradients an optimizer makes equal steps */
     drift->is_real |= is_real;
     for (int k = 0; !is_real && k < TT_GAP_COUNT_; k++)
         floor[k] = fmax(floor[k], drift->cancelled);
