@@ -62,7 +62,7 @@ EXT_BELOW = {
 FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
 PACKAGES = {
     "analysis": set(),
-    "models": {"devices"},
+    "models": {"devices", "files"},
     "display": set(),
     "files": set(),
     "devices": set(),

@@ -21,6 +21,7 @@ import tensortap as tt
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
+from programs import finish  # noqa: E402
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -568,6 +569,52 @@ def test_modules_of_a_class_share_a_graph_and_keep_their_names(tmp_path: Path) -
             x = block(x)
 
 
+def test_a_whole_model_writes_to_one_tensor_and_models_of_a_class_share_its_graph(
+    tmp_path: Path,
+) -> None:
+    seen: list[Any] = []
+
+    def backend(graph: Any, inputs: list[Any]) -> Any:
+        seen.append([one for one in inputs if one.dtype == torch.uint8])
+        return graph
+
+    models, x = [Net(), Net()], torch.randn(4, 8)
+    with tt.record(tmp_path / "run"), torch.no_grad():
+        for i, model in enumerate(models):
+            tt.watch(model, name=f"m{i}")
+            torch.compile(model, backend=backend)(x)
+    ((slots,),) = seen
+    assert slots.numel() <= 1024 * len(list(models[0].modules()))
+    run = tt.open(tmp_path / "run")
+    for i, model in enumerate(models):
+        first = model.blocks[0]
+        found = run.stats(f"activation/m{i}:blocks.0.fc")
+        assert [one.mean for one in found] == pytest.approx(
+            [float(first.fc(first.norm(x)).mean())], rel=1e-4
+        )
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_layers_that_break_the_graph_share_what_is_compiled_of_them(
+    tmp_path: Path, is_watched: bool
+) -> None:
+    class Broken(Block):
+        def forward(self, x: Any) -> Any:
+            torch._dynamo.graph_break()
+            return super().forward(x)
+
+    model = nn.Sequential(*(Broken() for _ in range(12)))
+    with tt.record(tmp_path / "run"), torch.no_grad():
+        if is_watched:
+            tt.watch(model)
+        for _ in range(2):
+            torch.compile(model, backend=EAGER)(torch.ones(4, 8))
+    assert graphs()[0] == 1
+    if is_watched:
+        run = tt.open(tmp_path / "run")
+        assert {len(run.stats(f"activation/{i}.fc")) for i in range(12)} == {2}
+
+
 def test_a_part_that_replaces_another_is_recorded_under_its_own_name(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     call = torch.compile(model, backend=EAGER)
@@ -589,6 +636,21 @@ def test_a_part_that_replaces_another_is_recorded_under_its_own_name(tmp_path: P
 
 def slots_of(model: nn.Module) -> Any:
     return model._compiled_call_impl.slots
+
+
+def test_a_model_is_seen_if_compiling_it_imports_dynamo(tmp_path: Path) -> None:
+    program = """
+        import sys, torch, tensortap as tt
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+        with tt.record("run"):
+            tt.watch(model)
+            assert "torch._dynamo" not in sys.modules
+            torch.compile(model, backend="eager")(torch.ones(1, 2))
+        """
+    done = finish(program, tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = tt.open(tmp_path / "run").names("activation/*")
+    assert sorted(names) == ["activation/(root)", "activation/0"]
 
 
 def test_compiled_parts_alone_are_recorded_while_they_run(tmp_path: Path) -> None:

@@ -241,10 +241,9 @@ int calls_traced_drain(binding_state *state, bool all)
         result = deliver(&in, &rows.all[first]);
     for (size_t i = first; i < rows.count; i++) {
         const calls_tap *tap = calls_tap_numbered(calls, rows.all[i].module); /* borrowed */
-        const probe_slots *slots = tap != NULL ? tap->control : NULL;
         if (!in.is_eager)
             (void)for_links(&in, &rows.all[i], read_phase);
-        if (slots != NULL && slots->is_root)
+        if (tap != NULL && calls_tap_is_root(tap))
             (void)for_links(&in, &rows.all[i], enter_root);
     }
     for (size_t i = first; i < rows.count && result == 0; i++)

@@ -1,8 +1,10 @@
 /* slots.c -- what probes inside compiled graphs are to compute.
  *
- * Each watched module that was traced has a small tensor, which its probes share: one byte for each
- * place says what is wanted there (probe/operator.h).  The operator reads its byte, and asks here where
- * nothing is decided yet.
+ * Each watched module that was traced has a row in a small tensor: one byte for each place says what is
+ * wanted there (probe/operator.h).  The operator reads its byte, and asks here where nothing is decided
+ * yet.  In a graph of the whole watched model, all modules use the rows of one tensor: each tensor
+ * that a graph needs takes as long as a small layer.  In other graphs each module has its own, because modules
+ * of one class may share such a graph.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
@@ -94,28 +96,35 @@ static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32
     return (uint8_t)products;
 }
 
-/* Sets the bytes that the operator reads, for every slot that it has met. */
-static void set_products(const calls_state *calls, calls_tap *tap)
+bool calls_tap_is_root(const calls_tap *tap)
 {
-    probe_slots *slots = tap->control;
-    if (slots == NULL)
-        return;
-    Py_ssize_t count = calls->places != NULL ? PyList_GET_SIZE(calls->places) : 0;
-    slots->is_root = false;
     for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++)
         if (calls_link_hears(calls_link_at(tap->links, i)) &&
             calls_link_is_root(calls_link_at(tap->links, i)))
-            slots->is_root = true;
-    for (Py_ssize_t slot = 0; slot < count; slot++)
-        if (slots->products[slot] != PROBE_UNKNOWN)
-            slots->products[slot] = products_at(calls, tap, (int32_t)slot);
+            return true;
+    return false;
+}
+
+/* Sets the bytes that the operator reads, for every slot that it has met. */
+static void set_products(const calls_state *calls, calls_tap *tap)
+{
+    probe_slots *both[] = { tap->own.control, tap->shared.control };
+    Py_ssize_t count = calls->places != NULL ? PyList_GET_SIZE(calls->places) : 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (both[i] == NULL)
+            continue;
+        both[i]->is_root = calls_tap_is_root(tap);
+        for (Py_ssize_t slot = 0; slot < count; slot++)
+            if (both[i]->products[slot] != PROBE_UNKNOWN)
+                both[i]->products[slot] = products_at(calls, tap, (int32_t)slot);
+    }
 }
 
 void calls_traced_set_products(binding_state *state, const calls_consumer *consumer)
 {
     for (Py_ssize_t i = 0; consumer->links != NULL && i < PyList_GET_SIZE(consumer->links); i++) {
         calls_tap *tap = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
-        if (tap != NULL && tap->control != NULL)
+        if (tap != NULL)
             set_products(state->calls, tap);
     }
 }
@@ -127,8 +136,10 @@ void calls_traced_update(binding_state *state, calls_tap *tap)
             tap->probes |=
                 calls_link_at(tap->links, i)->consumer->probes; /* never less: compiled code has them */
     /* The operator asks again, so that new consumers hear of places in the order in which they run. */
-    if (tap->control != NULL)
-        memset(((probe_slots *)tap->control)->products, PROBE_UNKNOWN, PROBE_SLOTS);
+    probe_slots *both[] = { tap->own.control, tap->shared.control };
+    for (size_t i = 0; i < 2; i++)
+        if (both[i] != NULL)
+            memset(both[i]->products, PROBE_UNKNOWN, PROBE_SLOTS);
     set_products(state->calls, tap);
 }
 
@@ -140,11 +151,12 @@ static uint8_t on_unknown(uint64_t number, int32_t slot)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     calls_tap *tap = calls_tap_numbered(the_state->calls, number);
-    uint8_t products = 0;
-    if (tap != NULL && tap->control != NULL) {
-        products = products_at(the_state->calls, tap, slot);
-        ((probe_slots *)tap->control)->products[slot] = products;
-    }
+    uint8_t products = tap != NULL ? products_at(the_state->calls, tap, slot) : 0;
+    probe_slots *both[] = { tap != NULL ? tap->own.control : NULL,
+                            tap != NULL ? tap->shared.control : NULL };
+    for (size_t i = 0; i < 2; i++)
+        if (both[i] != NULL)
+            both[i]->products[slot] = products;
     PyErr_SetRaisedException(pending);
     return products;
 }
@@ -165,32 +177,116 @@ void calls_traced_init(binding_state *state)
     probe_listen(&listener);
 }
 
-/* ModuleTap.slots: the tensor that the probes of this module share; made when first asked for. */
+/* ---- their tensors ------------------------------------------------------- */
+
+/* A tensor with so many rows, owned; NULL with an exception, or without one: there is none.  *is_again:
+ * the code that is compiled now was compiled before. */
+static PyObject *make_tensor(binding_state *state, Py_ssize_t rows, char **data, int *is_again)
+{
+    calls_state *calls = state->calls;
+    PyObject *made = NULL, *tensor = NULL; /* owned; borrowed, then owned */
+    tensor_view view;
+    if (calls->make_slots != NULL)
+        made = PyObject_CallFunction(calls->make_slots, "n", rows * PROBE_BYTES);
+    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, is_again) ||
+        binding_open_view(state, tensor, &view) < 0) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    bool is_fine = view.tensor.count >= rows * PROBE_BYTES && view.temporary == NULL;
+    *data = (char *)view.tensor.data;
+    calls->has_slots |= is_fine;
+    Py_INCREF(tensor);
+    tensor_view_close(&view);
+    Py_DECREF(made);
+    if (!is_fine)
+        Py_CLEAR(tensor);
+    return tensor;
+}
+
+static void take_row(calls_tap *tap, calls_slots *to, PyObject *tensor, char *data, Py_ssize_t row)
+{
+    *to = (calls_slots){ .tensor = Py_NewRef(tensor),
+                         .control = (probe_slots *)(void *)(data + row * PROBE_BYTES),
+                         .row = (int32_t)row };
+    probe_slots_init(to->control, tap->number);
+    set_products(tap->state->calls, tap);
+}
+
+/* ModuleTap.slots: the tensor that the probes of this module write to; made when first asked for. */
 PyObject *calls_traced_slots(PyObject *self, void *Py_UNUSED(closure))
 {
     calls_tap *tap = (calls_tap *)self;
-    calls_state *calls = tap->state->calls;
-    tensor_view view;
-    if (tap->slots != NULL || calls->make_slots == NULL)
-        return Py_NewRef(tap->slots != NULL ? tap->slots : Py_None);
-    PyObject *made = PyObject_CallFunction(calls->make_slots, "i", PROBE_BYTES); /* owned */
-    PyObject *tensor = NULL;                                                     /* borrowed */
+    char *data = NULL;
     int is_again = 0;
-    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, &is_again) ||
-        binding_open_view(tap->state, tensor, &view) < 0)
-        goto out;
-    if (view.tensor.count >= PROBE_BYTES && view.temporary == NULL) {
-        tap->control = (void *)view.tensor.data;
-        probe_slots_init(tap->control, tap->number);
-        tap->slots = Py_NewRef(tensor);
-        calls->has_slots = true;
-    }
-    tensor_view_close(&view);
+    PyObject *tensor = tap->own.tensor == NULL ? make_tensor(tap->state, 1, &data, &is_again) : NULL;
+    if (tensor != NULL)
+        take_row(tap, &tap->own, tensor, data, 0);
+    Py_XDECREF(tensor);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
         if (is_again && calls_link_hears(calls_link_at(tap->links, i)))
             calls_link_at(tap->links, i)->consumer->is_compiled_again = true;
-    set_products(calls, tap);
-out:
-    Py_XDECREF(made);
-    return tap->slots != NULL ? Py_NewRef(tap->slots) : NULL;
+    if (tap->own.tensor == NULL && PyErr_Occurred())
+        return NULL;
+    return Py_NewRef(tap->own.tensor != NULL ? tap->own.tensor : Py_None);
+}
+
+/* ModuleTap.shared: the tensor with a row for each module that the first consumer of this one observes,
+ * in the order in which it came to them: the same rows in every model of a class. */
+PyObject *calls_traced_shared(PyObject *self, void *Py_UNUSED(closure))
+{
+    calls_tap *tap = (calls_tap *)self;
+    calls_consumer *consumer = NULL;
+    for (Py_ssize_t i = 0; consumer == NULL && i < PyTuple_GET_SIZE(tap->links); i++)
+        if (calls_link_hears(calls_link_at(tap->links, i)))
+            consumer = calls_link_at(tap->links, i)->consumer;
+    if (tap->shared.tensor == NULL && consumer != NULL) {
+        char *data = NULL;
+        int is_again = 0;
+        Py_ssize_t count = PyList_GET_SIZE(consumer->links);
+        PyObject *tensor = make_tensor(tap->state, count, &data, &is_again); /* owned */
+        for (Py_ssize_t i = 0; tensor != NULL && i < count && i < PyList_GET_SIZE(consumer->links); i++) {
+            calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
+            if (one != NULL && one->shared.tensor == NULL)
+                take_row(one, &one->shared, tensor, data, i);
+        }
+        Py_XDECREF(tensor);
+        consumer->is_compiled_again |= is_again != 0;
+    }
+    if (tap->shared.tensor == NULL && PyErr_Occurred())
+        return NULL;
+    return Py_NewRef(tap->shared.tensor != NULL ? tap->shared.tensor : Py_None);
+}
+
+/* ModuleTap.row: Dynamo's guards ask for it before they ask for the tensor. */
+PyObject *calls_traced_row(PyObject *self, void *closure)
+{
+    PyObject *shared = calls_traced_shared(self, closure); /* owned */
+    Py_XDECREF(shared);
+    return shared != NULL ? PyLong_FromLong(((calls_tap *)self)->shared.row) : NULL;
+}
+
+/* Does an eager call of an outermost module go on in this thread, and is this the code of its forward? */
+static bool is_forward_of_root(const calls_state *calls, const PyObject *code)
+{
+    const calls_frame *frame = calls_thread_here()->top;
+    bool is_called = false;
+    for (Py_ssize_t i = 0; frame != NULL && i < PyTuple_GET_SIZE(frame->links); i++)
+        is_called |= calls_link_hears(calls_link_at(frame->links, i)) &&
+                     calls_link_is_root(calls_link_at(frame->links, i));
+    PyObject *function =
+        is_called ? _PyType_Lookup(Py_TYPE(frame->module), calls->forward.forward) : NULL; /* borrowed */
+    return function != NULL && PyFunction_Check(function) && PyFunction_GET_CODE(function) == code;
+}
+
+/* _is_whole(code) -> bool: is a whole watched model traced, from the module whose probes Dynamo has read
+ * last, or in a frame with this code? */
+BINDING_FUNCTION(calls_is_whole)
+{
+    calls_state *calls = binding_state_of(module)->calls;
+    if (binding_read_arguments("_is_whole", 1, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
+        0)
+        return NULL;
+    const calls_tap *tap = calls_tap_numbered(calls, calls->asked);
+    return PyBool_FromLong((tap != NULL && calls_tap_is_root(tap)) || is_forward_of_root(calls, args[0]));
 }

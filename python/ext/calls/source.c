@@ -430,7 +430,8 @@ static void tap_dealloc(PyObject *self)
     tap_return((calls_tap *)self);
     calls_traced_remove((calls_tap *)self);
     tap_clear(self);
-    Py_CLEAR(((calls_tap *)self)->slots);
+    Py_CLEAR(((calls_tap *)self)->own.tensor);
+    Py_CLEAR(((calls_tap *)self)->shared.tensor);
     Py_CLEAR(((calls_tap *)self)->module);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
@@ -466,7 +467,10 @@ static PyMemberDef tap_members[] = {
 
 static PyGetSetDef tap_getset[] = {
     { "probes", calls_traced_probes, NULL, "which probes torch.compile is to put into a graph", NULL },
-    { "slots", calls_traced_slots, NULL, "the tensor that they share", NULL },
+    { "slots", calls_traced_slots, NULL, "the tensor that its probes write to", NULL },
+    { "shared", calls_traced_shared, NULL, "the one of all modules that are watched with it, or None",
+      NULL },
+    { "row", calls_traced_row, NULL, "its row of that tensor", NULL },
     { 0 },
 };
 

@@ -219,6 +219,7 @@ typedef struct calls_state {
     size_t tap_count, tap_cap;
     bool is_compiling;         /* it has begun to compile something */
     bool has_slots;            /* some module was traced with probes */
+    uint64_t asked;            /* number of the tap whose probes Dynamo has read last */
     uint32_t thread_count;     /* threads that have been given a number */
     struct calls_frame *spare; /* owned; frames to use again, one below the other */
 } calls_state;
@@ -250,6 +251,13 @@ typedef struct calls_frame {
     bool is_in_backward;
 } calls_frame;
 
+/* What the probes of a module write to. */
+typedef struct calls_slots {
+    PyObject *tensor;            /* owned or NULL */
+    struct probe_slots *control; /* that of this module, in its memory; NULL: none */
+    int32_t row;                 /* which one that is */
+} calls_slots;
+
 /* The object in the slot. */
 typedef struct calls_tap {
     PyObject_HEAD PyObject *core; /* owned; the extension: it frees `state`, and may die first at exit */
@@ -261,12 +269,11 @@ typedef struct calls_tap {
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
-    uint64_t number;  /* in calls_state.taps, from 1 */
-    PyObject *slots;  /* owned or NULL; the tensor that its probes share */
-    void *control;    /* probe_slots in it; NULL: none */
-    uint32_t probes;  /* of CALLS_PROBE_; only grows */
-    bool is_traced;   /* compiled code has guards on it: it stays where it is */
-    bool is_prepared; /* its module's parts have such objects too */
+    uint64_t number;         /* in calls_state.taps, from 1 */
+    calls_slots own, shared; /* alone, and with all modules of a consumer */
+    uint32_t probes;         /* of CALLS_PROBE_; only grows */
+    bool is_traced;          /* compiled code has guards on it: it stays where it is */
+    bool is_prepared;        /* its module's parts have such objects too */
 } calls_tap;
 
 /* Our object in the module's slot, made if it is not there.  New reference; NULL
@@ -291,7 +298,10 @@ bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* o
 void calls_traced_init(binding_state *state);
 void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_slots(PyObject *self, void *closure);
+PyObject *calls_traced_shared(PyObject *self, void *closure);
+PyObject *calls_traced_row(PyObject *self, void *closure);
 bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out);
+bool calls_tap_is_root(const calls_tap *tap);  /* of one who hears of compiled graphs */
 bool calls_link_hears(const calls_link *link); /* ... of modules inside compiled graphs */
 bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place);
 bool calls_link_is_root(const calls_link *link); /* the outermost module of its consumer */
@@ -323,7 +333,9 @@ BINDING_FUNCTION(calls_announce);
 BINDING_FUNCTION(calls_hidden);
 BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
+BINDING_FUNCTION(calls_dynamo_imported);
 BINDING_FUNCTION(calls_place_number);
+BINDING_FUNCTION(calls_is_whole);
 
 PyObject *calls_reduce_module(PyObject *core, PyObject *module);
 

@@ -169,6 +169,16 @@ void calls_traced_prepare(calls_tap *tap)
         prepare_parts(tap);
 }
 
+/* _dynamo_imported(): torch._dynamo has been imported, after a module was watched. */
+BINDING_FUNCTION(calls_dynamo_imported)
+{
+    if (binding_read_arguments("_dynamo_imported", 0, (const binding_option[]){ { 0 } }, args, nargs,
+                               kwnames) < 0)
+        return NULL;
+    calls_traced_listen(binding_state_of(module));
+    Py_RETURN_NONE;
+}
+
 /* _begin_compiling(): Dynamo is about to trace, maybe modules of ours. */
 BINDING_FUNCTION(calls_begin_compiling)
 {
@@ -197,6 +207,7 @@ PyObject *calls_traced_probes(PyObject *self, void *Py_UNUSED(closure))
     calls_tap *tap = (calls_tap *)self;
     PyObject *module = NULL; /* owned */
     tap->is_traced = true;
+    tap->state->calls->asked = tap->number;
     if (tap->announce != NULL && PyWeakref_GetRef(tap->module, &module) > 0) {
         prepare_parts(tap);
         if (calls_tap_announce(tap, module, calls_thread_here()) < 0)

@@ -161,21 +161,33 @@ static bool describe(tensor_handle t, tt_tensor *out)
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-/* The probe_slots in this tensor, or NULL with a reason. */
-static probe_slots *slots_in(const tt_tensor *t, char *why, size_t size)
+/* The probe_slots of a slot in this tensor, or NULL with a reason; *slot becomes that in its row. */
+static probe_slots *slots_in(const tt_tensor *t, int64_t *slot, char *why, size_t size)
 {
-    probe_slots *slots = (probe_slots *)t->data;
-    if (t->dtype != TT_U8 || t->ndim != 1 || t->count < PROBE_BYTES || t->stride[0] != 1 ||
-        (uintptr_t)t->data % _Alignof(probe_slots) != 0)
+    int64_t row = *slot / PROBE_BYTES, rows = t->count / PROBE_BYTES;
+    if (t->dtype != TT_U8 || t->ndim != 1 || rows == 0 || t->stride[0] != 1 ||
+        (uintptr_t)t->data % _Alignof(probe_slots) != 0) {
+        snprintf(
+            why, size,
+            "tensortap::probe_v1: slots must be the contiguous uint8 tensor with rows of %d elements "
+            "that tensortap made, not %s with %d dimensions and %lld elements",
+            PROBE_BYTES, tt_dtype_name(t->dtype), (int)t->ndim, (long long)t->count);
+        return NULL;
+    }
+    if (*slot < 0 || row >= rows || *slot % PROBE_BYTES >= PROBE_SLOTS) {
         snprintf(why, size,
-                 "tensortap::probe_v1: slots must be the contiguous uint8 tensor of %d elements that "
-                 "tensortap made, not %s with %d dimensions and %lld elements",
-                 PROBE_BYTES, tt_dtype_name(t->dtype), (int)t->ndim, (long long)t->count);
-    else if (slots->magic != MAGIC)
+                 "tensortap::probe_v1: slot must be from 0 to %d, and %d more for each row of slots, "
+                 "which has %lld; not %lld",
+                 PROBE_SLOTS - 1, PROBE_BYTES, (long long)rows, (long long)*slot);
+        return NULL;
+    }
+    probe_slots *slots = (probe_slots *)(void *)((char *)t->data + row * PROBE_BYTES);
+    if (slots->magic != MAGIC) {
         snprintf(why, size, "tensortap::probe_v1: slots was not made by tensortap; watch the model");
-    else
-        return slots;
-    return NULL;
+        return NULL;
+    }
+    *slot %= PROBE_BYTES;
+    return slots;
 }
 
 /* What to compute of a slot.  The first time that is asked with the GIL. */
@@ -285,16 +297,6 @@ static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t s
         tell_root(slots);
 }
 
-/* Checks what the types do not; false with a reason. */
-static bool is_in_range(int64_t slot, char *why, size_t size)
-{
-    if (slot >= 0 && slot < PROBE_SLOTS)
-        return true;
-    snprintf(why, size, "tensortap::probe_v1: slot must be from 0 to %d, not %lld", PROBE_SLOTS - 1,
-             (long long)slot);
-    return false;
-}
-
 /* Reads the number of a call that slots had; false with a reason. */
 static bool read_call(const tt_tensor *t, uint64_t *out, char *why, size_t size)
 {
@@ -328,8 +330,8 @@ static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
         snprintf(why, sizeof why,
                  "tensortap::probe_v1: slots must be a dense tensor on the CPU; x and slots must lie on "
                  "the same device");
-    else if (is_in_range(slot, why, sizeof why))
-        to = slots_in(&slots, why, sizeof why);
+    else
+        to = slots_in(&slots, &slot, why, sizeof why);
     if (to != NULL && tensors == MOST &&
         (!describe(all[CALL], &number) || !read_call(&number, &call, why, sizeof why)))
         to = NULL;
@@ -364,17 +366,15 @@ BINDING_FUNCTION(probe_register)
 
 /* The slots and the call in these arguments: a tensor; a tensor, or None in forward.  NULL with an
  * exception. */
-static probe_slots *read_slots(binding_state *state, PyObject *held, PyObject *number, long long slot,
+static probe_slots *read_slots(binding_state *state, PyObject *held, PyObject *number, int64_t *slot,
                                tensor_view *view, uint64_t *call)
 {
     char why[256] = "";
     tensor_view bytes;
-    probe_slots *slots = NULL;
     *call = 0;
     if (binding_open_view(state, held, view) < 0)
         return NULL;
-    if (is_in_range(slot, why, sizeof why))
-        slots = slots_in(&view->tensor, why, sizeof why);
+    probe_slots *slots = slots_in(&view->tensor, slot, why, sizeof why);
     if (slots != NULL && number != Py_None) {
         if (binding_open_view(state, number, &bytes) < 0) {
             tensor_view_close(view);
@@ -398,10 +398,10 @@ BINDING_FUNCTION(probe_run)
     uint64_t call;
     if (nargs != 3 && binding_read_arguments("_probe_v1", 4, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    long long slot = PyLong_AsLongLong(args[nargs - 1]);
+    int64_t slot = PyLong_AsLongLong(args[nargs - 1]);
     if (PyErr_Occurred())
         return NULL;
-    probe_slots *slots = read_slots(state, args[1], nargs == 4 ? args[2] : Py_None, slot, &view, &call);
+    probe_slots *slots = read_slots(state, args[1], nargs == 4 ? args[2] : Py_None, &slot, &view, &call);
     if (slots == NULL)
         return NULL;
     if (tensor_view_open(&state->torch, args[0], &x) == VIEW_OK) { /* else as the kernel: not seen */
@@ -424,9 +424,9 @@ BINDING_FUNCTION(probe_run_on_device)
     probe_row row;
     if (binding_read_arguments("_probe_on_device", 6, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    long long slot = PyLong_AsLongLong(args[2]);
+    int64_t slot = PyLong_AsLongLong(args[2]);
     probe_slots *slots =
-        PyErr_Occurred() ? NULL : read_slots(state, args[0], args[1], slot, &view, &call);
+        PyErr_Occurred() ? NULL : read_slots(state, args[0], args[1], &slot, &view, &call);
     if (slots == NULL)
         return NULL;
     PyObject *number = NULL, *result = NULL; /* owned */

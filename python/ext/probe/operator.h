@@ -3,9 +3,10 @@
  *     tensortap::probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()
  *     tensortap::probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()
  *
- * `slots` belongs to one watched module: a uint8 tensor of PROBE_BYTES that begins with a
- * probe_slots.  `slot` says which tensor of that module x is.  One byte for each slot says what
- * to compute, so switching a site off needs no other graph: the operator reads the byte and returns.
+ * `slots` is a uint8 tensor with a row of PROBE_BYTES, which begins with a probe_slots, for each of
+ * some watched modules.  `slot` is PROBE_BYTES times the row, plus which tensor of its module x is.  One
+ * byte for each slot says what to compute, so switching a site off needs no other graph: the operator
+ * reads the byte and returns.
  * The second runs in backward; `call` is a copy of probe_slots.call, made when the tensor was seen.
  * Statistics go to the log (probe/log.h).  Torch is not linked: its functions are looked up.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -35,7 +36,7 @@ typedef struct probe_slots {
 } probe_slots;
 enum { PROBE_BYTES = 256 };
 _Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");
-_Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py");
+_Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py, like PROBE_BYTES");
 
 /* What the operator asks; both are called with the GIL and leave no exception. */
 typedef struct probe_listener {

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
-from tensortap.files.imports import ImportWaiter
+from tensortap.files.imports import wait_for
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 #: Their functions are around each batch, around the closure of a step, and around an import.
@@ -277,17 +277,6 @@ def _is_compiled(module: Any) -> bool:
     return getattr(held, "inner", held) is not None
 
 
-def wait_for_torch(then: Callable[[], None]) -> None:
-    """Call a function once torch has been imported."""
-
-    def start(_: types.ModuleType) -> None:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not waiter]
-        then()
-
-    waiter: Any = ImportWaiter(("torch",), start)
-    sys.meta_path.insert(0, waiter)
-
-
 def clean(error: BaseException) -> types.TracebackType | None:
     """Remove our own frames: those above the program's first line, and hooks.
 
@@ -413,7 +402,7 @@ def supervise(watcher: Watcher, kind: str, rest: Sequence[str]) -> None:
     if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:
-        wait_for_torch(watcher.start)
+        wait_for("torch", watcher.start)
     atexit.register(watcher.finish)  # a safety net; finish() runs only once
     try:
         execute(kind, rest)

@@ -36,6 +36,17 @@ class ImportWaiter:
         return None
 
 
+def wait_for(name: str, then: Callable[[], None]) -> None:
+    """Call a function when a module is imported for the first time."""
+
+    def end(_: ModuleType) -> None:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not waiter]
+        then()
+
+    waiter: Any = ImportWaiter((name,), end)
+    sys.meta_path.insert(0, waiter)
+
+
 class _Loader:
     """The module's own loader, and a call after it."""
 

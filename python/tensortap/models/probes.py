@@ -16,12 +16,14 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.devices import statistics
+from tensortap.files.imports import wait_for
 from tensortap.models.unseen import skip
 
 OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
 
-CALL = slice(16, 24)  # of slots: probe_slots.call in probe/operator.h
+ROW = 256  # bytes of slots for each module: PROBE_BYTES in probe/operator.h
+CALL = 16  # in a row, 8 bytes: probe_slots.call there
 SCHEMAS = {
     "probe_v1": "(Tensor x, Tensor(a!) slots, int slot) -> ()",
     "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
@@ -135,7 +137,7 @@ def _hook(x: Any, slots: Any, call: Any, slot: int) -> None:
 
 
 def _make_slots(size: int) -> tuple[Any, bool]:
-    """Return the tensor that the probes of a module share, and if its code was compiled before."""
+    """Return a tensor for the slots of modules, and if their code was compiled before."""
     import torch
     from torch._guards import CompileContext
 
@@ -187,8 +189,32 @@ def _is_exporting() -> bool:
     return torch.compiler.is_exporting()
 
 
-# As torch.compiler.assume_constant_result does.
-_place._dynamo_marked_constant = _is_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]
+def _begin_whole() -> bool:
+    """Note that Dynamo traces a whole watched model from here; return whether it did not before."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    output = InstructionTranslator.current_tx().output
+    begins = not _is_whole() and _core._is_whole(output.root_tx.f_code)
+    if begins:
+        output.tracing_context.tensortap_is_whole = True  # type: ignore[attr-defined]
+    return begins
+
+
+def _is_whole() -> bool:
+    """Return whether Dynamo traces a part of a watched model together with the whole."""
+    from torch._guards import TracingContext
+
+    return getattr(TracingContext.try_get(), "tensortap_is_whole", False)
+
+
+def _end_whole() -> None:
+    from torch._guards import TracingContext
+
+    TracingContext.get().tensortap_is_whole = False  # type: ignore[attr-defined]
+
+
+for _function in (_place, _is_exporting, _begin_whole, _is_whole, _end_whole):
+    vars(_function)["_dynamo_marked_constant"] = True  # as torch.compiler.assume_constant_result
 
 
 def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
@@ -215,7 +241,9 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool, has_gradients: bool 
     """Put probes on the tensors of a value; say if the next one is the first of the call."""
     import torch
 
-    slots = tap.slots  # first: this also defines the operator
+    slots, row = (tap.shared, tap.row * ROW) if _is_whole() else (None, 0)
+    if slots is None:
+        slots, row = tap.slots, 0
     found: list[tuple[str, Any]] = []
     find_tensors(value, "", 0, found)
     readable = [
@@ -226,12 +254,13 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool, has_gradients: bool 
     for i, (path, tensor) in enumerate(readable):
         slot = _place(kind, path, is_first, kind == "output" and i == len(readable) - 1)
         if slot >= 0:
-            torch.ops.tensortap.probe_v1(tensor, slots, slot)
+            torch.ops.tensortap.probe_v1(tensor, slots, row + slot)
             is_first = False
         if slot >= 0 and has_gradients and tensor.requires_grad:
             slot = _place("gradient", path, False, False)
             if slot >= 0:
-                _hook(tensor, slots, slots[CALL].clone(), slot)
+                call = slots[row + CALL : row + CALL + 8].clone()
+                _hook(tensor, slots, call, row + slot)
     return is_first
 
 
@@ -255,7 +284,7 @@ def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     probes = tap.probes
     if not probes or _is_exporting():
         return _run(tap, args, kwargs)
-    is_first = True
+    begins, is_first = _begin_whole(), True
     if probes & INPUTS:
         is_first = _probe(
             tap, "input", args[0] if len(args) == 1 and not kwargs else args, is_first
@@ -263,6 +292,8 @@ def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
         is_first = _probe(tap, "input", kwargs, is_first)
     output = _run(tap, args, kwargs)
     _probe(tap, "output", output, is_first, bool(probes & GRADIENTS))
+    if begins:
+        _end_whole()
     return output
 
 
@@ -332,3 +363,5 @@ def _put_tensor(output: Any, path: str, data: bytearray, dtype: str, shape: tupl
 
 
 _core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor)
+if "torch._dynamo" not in sys.modules:  # compiling may import it, with no eager call before
+    wait_for("torch._dynamo", _core._dynamo_imported)
