@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 PROGRAM = Path(sys.executable).parent / "tensortap"
 
 
 def tensortap(
-    *arguments: object, folder: Path, stdin: str = "", is_warm: bool = False, **env: str
+    *arguments: object, folder: Path, stdin: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program in a folder; torch with one thread, and imported before if it is warm."""
-    if is_warm:
-        env["TENSORTAP_PYTHON"] = warm.python()
+    """Run the program in a folder; torch with one thread."""
     return subprocess.run(
         [str(PROGRAM), *map(str, arguments)],
         cwd=folder,

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import warm
-
 # A suite that runs in the background ignores Ctrl-C, and so would its children.
 # No file above 4 GB: a loop that nobody ends must not fill the machine's disk.
 FIRST = """
@@ -36,17 +34,10 @@ def wait_for(is_so: Callable[[], object], what: str = "it") -> None:
 
 
 @contextmanager
-def started(
-    code: str, cwd: Path, *arguments: str, is_warm: bool = False
-) -> Iterator[subprocess.Popen[str]]:
+def started(code: str, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run *code* while the block lasts; whatever happens in it, the program is gone after."""
     with subprocess.Popen(
-        [
-            warm.python() if is_warm else sys.executable,
-            "-c",
-            FIRST + textwrap.dedent(code),
-            *arguments,
-        ],
+        [sys.executable, "-c", FIRST + textwrap.dedent(code), *arguments],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,8 +58,8 @@ def said_first(process: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def finish(code: str, cwd: Path, *, is_warm: bool = False) -> subprocess.CompletedProcess[str]:
+def finish(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run *code* to its end."""
-    with started(code, cwd, is_warm=is_warm) as process:
+    with started(code, cwd) as process:
         out, err = process.communicate(timeout=2 * PATIENCE)
     return subprocess.CompletedProcess([], process.returncode, out, err)

@@ -39,9 +39,7 @@ def matrix(step: int) -> np.ndarray:
 
 
 def export(folder: Path, to: str, out: str, glob: str = "*") -> Path:
-    done = tensortap(
-        "export", "run", glob, "--to", to, "-o", out, folder=folder, is_warm=to == "pt"
-    )
+    done = tensortap("export", "run", glob, "--to", to, "-o", out, folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not list(folder.glob(".tensortap*"))
     return folder / out
@@ -151,13 +149,13 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_damaged_run_is_exported_as_a_whole_or_on_request_in_part(damaged: Path, to: str) -> None:
     pytest.importorskip(LIBRARIES.get(to, "numpy"))
     words = ("export", "run", "w", "--to", to, "-o", f"out.{to}")
-    done = tensortap(*words, folder=damaged, is_warm=to == "pt")
+    done = tensortap(*words, folder=damaged)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.count("\n") == 1
     assert "cannot be read, the file is damaged" in done.stderr
     assert done.stderr.endswith("; --partial exports the rest\n")
     assert sorted(os.listdir(damaged)) == ["run"]
-    done = tensortap(*words, "--partial", folder=damaged, is_warm=to == "pt")
+    done = tensortap(*words, "--partial", folder=damaged)
     lost = 1 if to in ("csv", "json", "sqlite") else 2
     assert done.returncode == 1
     assert done.stderr == (
@@ -180,9 +178,7 @@ def test_an_export_never_writes_through_a_link(run: Path, to: str) -> None:
     (run / "nowhere").symlink_to("nothing")
     export(run, to, "out", "parameter/w")
     for name in ("link", "nowhere"):
-        done = tensortap(
-            "export", "run", "parameter/w", "--to", to, "-o", name, folder=run, is_warm=to == "pt"
-        )
+        done = tensortap("export", "run", "parameter/w", "--to", to, "-o", name, folder=run)
         assert done.returncode == 3
         assert done.stderr == (
             f"tensortap: {name}: a symbolic link is not written through; name its file\n"
@@ -408,9 +404,7 @@ def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
     got: list[bytes] = []
     reader = threading.Thread(target=lambda: got.append((run / "pipe").read_bytes()), daemon=True)
     reader.start()
-    done = tensortap(
-        "export", "run", "parameter/w", "--to", to, "-o", "pipe", folder=run, is_warm=to == "pt"
-    )
+    done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "pipe", folder=run)
     reader.join(timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert (run / "pipe").is_fifo()
@@ -427,9 +421,7 @@ def test_a_device_that_is_full_is_an_error_and_stays_there(run: Path, to: str) -
         (run / "full").open("wb").close()
     except OSError:
         pytest.skip("only root makes devices, and not on every file system")
-    done = tensortap(
-        "export", "run", "parameter/w", "--to", to, "-o", "full", folder=run, is_warm=to == "pt"
-    )
+    done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "full", folder=run)
     assert done.returncode == 3
     assert done.stderr == "tensortap: full: No space left on device\n"
     assert (run / "full").is_char_device()

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-import warm
 from commands import PROGRAM, tensortap
 from programs import ANY_FREE_PORT
 
@@ -58,13 +57,11 @@ def write(folder: Path, text: str, name: str = "script.py") -> str:
     return name
 
 
-def python(
-    *arguments: str, folder: Path, stdin: str = "", **env: str
-) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         input=stdin,
         capture_output=True,
         text=True,
@@ -76,8 +73,7 @@ def python(
 def plain_output(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What TRAIN prints under plain Python."""
     folder = tmp_path_factory.mktemp("plain")
-    command = [warm.python(), write(folder, TRAIN)]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return python(write(folder, TRAIN), folder=folder).stdout
 
 
 Done = tuple[Path, "subprocess.CompletedProcess[str]"]
@@ -114,10 +110,7 @@ def test_a_training_is_recorded_from_its_first_step_and_computes_the_same(
 def test_options_choose_what_is_recorded(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN)
     options = ("--every", "2", "--only", "parameter/*", "--keep", "stats,value")
-    assert (
-        tensortap("run", "-o", "run", *options, script, folder=tmp_path, is_warm=True).returncode
-        == 0
-    )
+    assert tensortap("run", "-o", "run", *options, script, folder=tmp_path).returncode == 0
     run = tt.open(tmp_path / "run")
     recorded = [name for name in run.names("*/*") if len(run.series(name, "mean")[0])]
     assert {name.split("/")[0] for name in recorded} == {"parameter"}
@@ -128,7 +121,7 @@ def test_options_choose_what_is_recorded(tmp_path: Path) -> None:
 def test_options_choose_how_it_is_watched(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN)
     options = ("--inputs", "--grads", "all", "--exclude", "*.bias", "--budget", "0.9")
-    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tt.open(tmp_path / "run")
     recorded = {name for name in run.names("*/*") if len(run.series(name, "mean")[0])}
@@ -136,7 +129,7 @@ def test_options_choose_how_it_is_watched(tmp_path: Path) -> None:
     assert not [name for name in recorded if name.endswith(".bias")]
     options = ("--resume", "--grads", "none", "--on-nonfinite", "warn", "--only", "activation/*,no")
     script = write(tmp_path, STRICT)
-    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()  # these are no warnings of the program
     assert [line for line in lines if not line.startswith("tensortap: ")] == []
@@ -150,9 +143,7 @@ def test_options_choose_how_it_is_watched(tmp_path: Path) -> None:
 
 def test_a_program_is_stopped_where_its_first_nan_appears(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN.replace("torch.ones(3, 4)", "torch.ones(3, 4) / (2 - step)"))
-    done = tensortap(
-        "run", "-o", "run", "--on-nonfinite", "raise", script, folder=tmp_path, is_warm=True
-    )
+    done = tensortap("run", "-o", "run", "--on-nonfinite", "raise", script, folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("NonFiniteError: ") == 1
     assert " in activation/0 at step 2" in done.stderr
@@ -280,7 +271,7 @@ def test_workers_of_a_data_loader_do_not_record(tmp_path: Path) -> None:
                 optimizer.step()
         """,
     )
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["rank0.tap"]
     assert len(tt.open(tmp_path / "run").steps) == 4
@@ -302,7 +293,7 @@ def test_two_models_with_two_optimizers_are_both_watched(tmp_path: Path) -> None
                 optimizer.step()
         """,
     )
-    assert tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True).returncode == 0
+    assert tensortap("run", "-o", "run", script, folder=tmp_path).returncode == 0
     run = tt.open(tmp_path / "run")
     assert list(run.steps) == [0, 1, 2]
     for name in ("gradient/Linear:weight", "gradient/Sequential:0.weight"):
@@ -322,7 +313,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Done:
     in_a_function()
     """
     script = write(folder, SEVERAL + textwrap.dedent(later))
-    return folder, tensortap("run", "-o", "run", script, folder=folder, is_warm=True)
+    return folder, tensortap("run", "-o", "run", script, folder=folder)
 
 
 def test_torch_has_no_forward_hook_of_ours(several: Done) -> None:
@@ -360,7 +351,7 @@ def test_a_model_in_the_place_of_one_that_is_gone_is_watched_too(tmp_path: Path)
         print(models)
         """,
     )
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     last = int(done.stdout)
     assert last > 1
     names = tt.open(tmp_path / "run").names("gradient/*")
@@ -376,7 +367,7 @@ def test_without_a_name_runs_lie_in_runs_by_date(unnamed: Done) -> None:
 
 def test_an_exception_shows_the_scripts_frames_only_and_keeps_the_run(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN + "\nraise ValueError('boom')\n")
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 1
     assert "ValueError: boom" in done.stderr
     assert done.stderr.count('  File "') == 1
@@ -424,7 +415,7 @@ def test_control_c_within_our_hooks_shows_lines_of_the_program(tmp_path: Path, f
     optimizer.param_groups = Groups(optimizer.param_groups)
     """
     script = write(tmp_path, TRAIN.replace("for step", f"{textwrap.dedent(groups)}\nfor step"))
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.stdout == "interrupted there\n"
     assert done.returncode == -signal.SIGINT
     assert "optimizer.step()\n" in done.stderr
@@ -446,7 +437,7 @@ def test_an_error_in_a_closure_is_shown_as_python_shows_it(tmp_path: Path) -> No
             "    optimizer.step()", "    optimizer.step(closure)"
         ),
     )
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     shown = [line for line in done.stderr.splitlines() if not line.startswith("tensortap: ")]
     assert shown == python(script, folder=tmp_path).stderr.splitlines()
     assert shown[-1].startswith("ZeroDivisionError")
@@ -470,7 +461,7 @@ def test_a_run_that_cannot_be_made_does_not_stop_the_program(
     tmp_path: Path, plain_output: str
 ) -> None:
     script = write(tmp_path, "open('run', 'a').close()  # in the way\n" + TRAIN)
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0
     assert done.stdout == plain_output
     assert done.stderr.startswith("tensortap: cannot record: ")
@@ -526,7 +517,7 @@ def test_a_torch_that_a_sitecustomize_imported_is_seen(unnamed: Done) -> None:
 
 def test_a_model_from_a_pickle_is_found_when_its_optimizer_steps(tmp_path: Path) -> None:
     copied = TRAIN.replace("optimizer =", "import copy\nmodel = copy.deepcopy(model)\noptimizer =")
-    done = tensortap("run", "-o", "run", write(tmp_path, copied), folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", write(tmp_path, copied), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tt.open(tmp_path / "run")
     assert list(run.series("gradient/0.weight", "mean")[0]) == [0, 1, 2, 3, 4]
@@ -547,7 +538,7 @@ def test_training_forwards_are_the_steps_of_a_program_without_an_optimizer(tmp_p
         model(torch.ones(1, 2))
         model.train()
     """
-    done = tensortap("run", "-o", "run", write(tmp_path, by_hand), folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", write(tmp_path, by_hand), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tt.open(tmp_path / "run")
     assert list(run.series("activation/(root)", "mean")[0]) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -562,7 +553,7 @@ def test_a_single_forward_without_an_optimizer_is_said_to_be_a_step(tmp_path: Pa
     model = torch.nn.Linear(2, 1)
     model(torch.ones(1, 2)).sum().backward()
     """
-    done = tensortap("run", "-o", "run", write(tmp_path, once), folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", write(tmp_path, once), folder=tmp_path)
     assert "each training forward of a model is a step" in done.stderr
 
 
@@ -570,7 +561,7 @@ def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN)
     done = python(
         "-m", "torch.distributed.run", "--nproc-per-node=2", *ANY_FREE_PORT, "--no-python",
-        str(PROGRAM), "run", "-o", "run", script, folder=tmp_path, TENSORTAP_PYTHON=warm.python(),
+        str(PROGRAM), "run", "-o", "run", script, folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert tt.open(tmp_path / "run").ranks == [0, 1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
-import warm
 from commands import tensortap
 
 import tensortap as tt
@@ -89,7 +89,7 @@ def record_and_read(folder: Path, script: str) -> tuple[tt.Run, list[float]]:
     """Give the norms too that the script printed behind its result."""
     (folder / "script.py").write_text(textwrap.dedent(script))
     plain = subprocess.run(
-        [warm.python(), "script.py"],
+        [sys.executable, "script.py"],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -97,7 +97,7 @@ def record_and_read(folder: Path, script: str) -> tuple[tt.Run, list[float]]:
         timeout=300,
     )
     assert plain.returncode == 0, plain.stderr
-    done = tensortap("run", "-o", "run", "script.py", folder=folder, is_warm=True)
+    done = tensortap("run", "-o", "run", "script.py", folder=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == plain.stdout.splitlines()[-1]
     return tt.open(folder / "run"), [float(x) for x in plain.stdout.splitlines()[-1].split()[1:]]

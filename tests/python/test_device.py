@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-import warm
 from layouts import SHAPES, random_array
 from reference import assert_stats_match, expected_stats
 
@@ -149,7 +149,7 @@ for on_nonfinite in (None, "raise"):
 def test_a_watched_step_waits_for_the_device_once(tmp_path: Path) -> None:
     """Without on_nonfinite it waits for what the step before has copied: that is there."""
     done = subprocess.run(
-        [warm.python(), "-c", STEP, str(tmp_path)],
+        [sys.executable, "-c", STEP, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -181,7 +181,7 @@ def test_the_environment_sends_cpu_tensors_through_torch() -> None:
         print(s.sum, "tensortap.devices.statistics" in sys.modules)
     """
     done = subprocess.run(
-        [warm.python(), "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -221,7 +221,7 @@ def test_a_compiled_model_on_a_device_records_the_same(tmp_path: Path) -> None:
     exec(COMPILED, space)
     space["train"](tmp_path / "here", False)
     done = subprocess.run(
-        [warm.python(), "-c", COMPILED, str(tmp_path)],
+        [sys.executable, "-c", COMPILED, str(tmp_path)],
         env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
         capture_output=True,
         text=True,

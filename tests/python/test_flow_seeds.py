@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-import warm
 
 pytest.importorskip("torch")
 pytest.importorskip("pygraphviz")
@@ -87,7 +87,7 @@ print(monitorch.off(filename="inferred.png"))
 def test_the_example_runs(tmp_path: Path, program: str, wanted: str) -> None:
     (tmp_path / "example.py").write_text(program)
     done = subprocess.run(
-        [warm.python(), "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == wanted
     pictures = [*tmp_path.glob("monitorch_outputs/*.png")]

@@ -98,10 +98,10 @@ def test_all_frames_above_are_captured_from_their_next_line(tmp_path: Path) -> N
 @pytest.mark.parametrize("how", [["-c", "@"], ["-"], ["prog.py"], ["-m", "prog"]])
 def test_a_program_is_captured_however_it_is_started(tmp_path: Path, how: list[str]) -> None:
     program = textwrap.dedent("""\
-        import numpy as np
+        import torch
         from tensortap import flow
-        flow.on(arrays=True)
-        x = np.ones(3)
+        flow.on()
+        x = torch.ones(3)
         y = x * 2
         print(flow.off().node_count)
         """)

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-import warm
 
 torch = pytest.importorskip("torch")
 
@@ -298,6 +297,7 @@ def test_taking_the_activation_hooks_off_ends_the_monitoring_of_modules() -> Non
 
 def test_the_classes_are_attributes_of_tensortap_without_importing_torch() -> None:
     import subprocess
+    import sys
 
     code = (
         "import sys, tensortap as tt\n"
@@ -318,5 +318,5 @@ def test_everything_can_be_imported_without_the_libraries_of_trainers() -> None:
             sys.modules[name] = None
         from tensortap.monitor import *
         print(ModuleMonitor.__name__)"""
-    done = subprocess.run([warm.python(), "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "ModuleMonitor\n", done.stderr

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import warm
 
 torch = pytest.importorskip("torch")
 
@@ -58,7 +58,6 @@ def test_a_tensor_that_changes_the_metrics_while_it_is_read_is_safe(tmp_path: Pa
         print(sorted(monitor.get_step_metrics().items()))
         """,
         tmp_path,
-        is_warm=True,
     )
     assert done.returncode == 0, done.stderr
     name = "activation/[root module]"
@@ -144,7 +143,7 @@ def test_the_path_of_other_devices_gives_the_same() -> None:
     answers = []
     for forced in ("", "1"):
         env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
-        command = [warm.python(), "-c", ON_A_DEVICE]
+        command = [sys.executable, "-c", ON_A_DEVICE]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         answers.append([line.split() for line in done.stdout.splitlines()])
     assert len(answers[0]) == 27

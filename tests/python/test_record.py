@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import warm
 from commands import answer, tensortap
 
 import tensortap as tt
@@ -438,7 +437,7 @@ def test_tensors_of_a_device_are_recorded_through_torch(folder: Path) -> None:
         "    run.tensor('v', torch.arange(6.0), keep='value')\n"
     )
     env = {**os.environ, "TENSORTAP_DEVICE_PATH": "1"}
-    subprocess.run([warm.python(), "-c", code], check=True, cwd=folder.parent, env=env)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder.parent, env=env)
     run_read = tt.open(folder)
     assert run_read.stats("s", 0).sum == 15
     assert run_read.tensor("v", 0, as_numpy=True).tolist() == [0, 1, 2, 3, 4, 5]

@@ -146,7 +146,6 @@ def test_dataloader_workers_can_be_followed(tmp_path: Path) -> None:
                 run.step()
         """,
         tmp_path,
-        is_warm=True,
     )
     assert said.returncode == 0, said.stderr
     read = tt.open(tmp_path / "run")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-import warm
 from programs import ANY_FREE_PORT, PATIENCE, finish, said_first, started
 
 import tensortap as tt
@@ -160,7 +160,7 @@ def test_dataloader_workers_record_nothing_and_disturb_nothing(
         )
     )
     said = subprocess.run(
-        [warm.python(), "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert said.returncode == 0, said.stderr
     run = tt.open(tmp_path / "run")
@@ -237,8 +237,8 @@ def test_two_gloo_ranks_under_torchrun_are_joined(tmp_path: Path) -> None:
             """
         )
     )
-    command = [warm.python(), "-m", "torch.distributed.run", "--nproc_per_node=2", *ANY_FREE_PORT]
-    command += ["--no-python", warm.python(), "train.py"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    command += [*ANY_FREE_PORT, "train.py"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert (tmp_path / "runs").is_dir(), said.stderr
     (folder,) = (tmp_path / "runs").iterdir()

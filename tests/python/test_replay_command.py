@@ -43,12 +43,11 @@ print("trained", sys.argv[1:])
 
 def test_a_program_that_nobody_changed_is_replayed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(MLP)
-    options = ("--black-box", 3, "-o", "run")
-    done = tensortap("run", *options, "train.py", "--lr", 1, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "--black-box", 3, "-o", "run", "train.py", "--lr", 1, folder=tmp_path)
     assert "black box written to run/blackbox/step" in done.stderr
     assert "trained ['--lr', '1']" in done.stdout
     ((step, _),) = file.dumps(tmp_path / "run").items()
-    again = tensortap("replay", "run", "--yes", folder=tmp_path, is_warm=True, COLUMNS="60")
+    again = tensortap("replay", "run", "--yes", folder=tmp_path, COLUMNS="60")
     first = again.stdout.splitlines()[0]
     assert max(map(len, again.stdout.splitlines())) <= 60
     assert first.startswith(f"step {step} reproduced to the bit ("), again.stdout + again.stderr

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import warm
 from commands import tensortap
 from recorded import EVAL, TRAIN
 
@@ -116,14 +115,14 @@ def test_compiled_programs_give_the_same_and_are_compiled_the_same(tmp_path: Pat
     script = tmp_path / "script.py"
     script.write_text("BACKEND = 'eager'\n" + PROGRAM + "".join(parts))
     plain = subprocess.run(
-        [warm.python(), str(script)],
+        [sys.executable, str(script)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert plain.returncode == 0, plain.stderr
-    done = tensortap("run", "-o", "run", script, folder=tmp_path, is_warm=True)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == plain.stdout.splitlines()
     others = [line for line in done.stderr.splitlines() if not line.startswith("tensortap: ")]

@@ -7,13 +7,13 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import warm
 from programs import said_first, started, wait_for
 
 torch = pytest.importorskip("torch")
@@ -142,7 +142,7 @@ except OSError as error:
 
 def test_a_folder_one_may_not_write_to_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
-        [warm.python(), "-c", READ_ONLY, str(tmp_path / "out")],
+        [sys.executable, "-c", READ_ONLY, str(tmp_path / "out")],
         capture_output=True,
         text=True,
         check=True,
@@ -269,5 +269,5 @@ def test_what_was_begun_is_on_disk_when_the_program_ends(tmp_path: Path) -> None
         "DebugContext(TensorSaver(sys.argv[1])).__enter__()\n"
         "for i in range(20): spy_save('t', torch.ones(100_000))\n"
     )
-    subprocess.run([warm.python(), "-c", code, str(tmp_path)], check=True)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert all_load(tmp_path) == 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import warm
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import SHAPES, random_array
@@ -319,7 +319,7 @@ def test_a_dtensor_is_refused_and_its_local_part_is_read() -> None:
         dist.destroy_process_group()
     """
     done = subprocess.run(
-        [warm.python(), "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.splitlines() == [
         "dtensor tensor: use t.to_local() or t.full_tensor()",
@@ -342,7 +342,7 @@ def test_a_torch_without_the_exchange_table_is_read_through_its_capsule() -> Non
             print(error)
     """
     done = subprocess.run(
-        [warm.python(), "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
     )
     lines = done.stdout.splitlines()
     assert lines[:2] == ["66.0 66.0", "(1-2j)"], done.stderr
@@ -360,6 +360,6 @@ try:
 except TypeError as why:
     print(why)
 """
-    done = subprocess.run([warm.python(), "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "fake" in done.stdout
     assert done.stderr == ""

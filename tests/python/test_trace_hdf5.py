@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
-import warm
 
 torch = pytest.importorskip("torch")
 h5py = pytest.importorskip("h5py")
@@ -265,7 +265,7 @@ with ModelTracer(model, ["forward.input", "forward"], post_gather_callbacks=[sav
 def test_kill_9_leaves_a_file_that_opens_up_to_the_last_flush(tmp_path, turn):
     path = tmp_path / "k.h5"
     program = subprocess.Popen(
-        [warm.python(), "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
     )
     done = 0
     until = time.monotonic() + 0.4 + 0.37 * turn
@@ -311,7 +311,7 @@ def test_a_full_disk_is_an_error_that_names_the_variable_and_keeps_the_file(tmp_
         pytest.skip("mounting a small tmpfs was refused")
     try:
         done = subprocess.run(
-            [warm.python(), "-c", FULL, str(folder / "x.h5")],
+            [sys.executable, "-c", FULL, str(folder / "x.h5")],
             capture_output=True,
             text=True,
             timeout=120,

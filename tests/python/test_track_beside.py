@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import track_lab
-import warm
 from track_lab import changes
 
 from tensortap import flow
@@ -397,7 +396,7 @@ def test_no_tracked_tensor_is_copied_unless_a_tolerance_asks_for_it() -> None:
             "print(1024 * int(re.search(r'VmHWM:\\s*(\\d+)', status)[1]))\n"
         )
         done = subprocess.run(
-            [warm.python(), "-c", code], capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
         return int(done.stdout)

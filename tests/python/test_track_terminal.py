@@ -8,11 +8,11 @@ import pty
 import re
 import select
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-import warm
 
 from tensortap.track.folding import fold, width
 
@@ -58,7 +58,7 @@ def run_on_terminal(folder: Path, columns: int, environment: dict[str, str]) -> 
     }
     surroundings.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [warm.python(), "prog.py"],
+        [sys.executable, "prog.py"],
         cwd=folder,
         env={**surroundings, **environment},
         stdout=theirs,

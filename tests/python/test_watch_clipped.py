@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import warm
 from recorded import batch, mlp
 
 import tensortap as tt
@@ -144,7 +144,7 @@ print(len(model.bias._post_accumulate_grad_hooks or ()))
 
 def test_on_a_device_the_norm_is_named_clipped(tmp_path: Path) -> None:
     done = subprocess.run(
-        [warm.python(), "-c", DEVICE, str(tmp_path / "run")],
+        [sys.executable, "-c", DEVICE, str(tmp_path / "run")],
         env={**os.environ, "TENSORTAP_DEVICE_PATH": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

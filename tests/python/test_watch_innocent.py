@@ -316,12 +316,10 @@ def test_the_device_path_records_the_same_within_rounding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import subprocess
-
-    import warm
+    import sys
 
     script = """
-import sys, torch, warnings
-warnings.simplefilter("error")
+import sys, torch
 from tensortap import _core
 from tensortap.runs.watch import watch
 torch.manual_seed(0)
@@ -340,7 +338,9 @@ recorder.close()
     for forced in ("0", "1"):
         env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
         path = tmp_path / forced
-        subprocess.run([warm.python(), "-c", script, str(path)], env=env, check=True)
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", script, str(path)], env=env, check=True
+        )
         runs.append(sorted(points(path), key=lambda p: (p.site, p.step, p.call)))
     for host, device in zip(*runs, strict=True):
         assert host[:6] == device[:6]

@@ -95,7 +95,7 @@ def run_ranks(folder: Path, wrap: str, world: int) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         with contextlib.ExitStack() as stack:
             ranks = [
-                stack.enter_context(started(code, folder, str(rank), str(world), is_warm=True))
+                stack.enter_context(started(code, folder, str(rank), str(world)))
                 for rank in range(world)
             ]
             said = [process.communicate(timeout=120) for process in ranks]
