@@ -98,6 +98,9 @@ enum {
     CALLS_PROBE_OUTPUTS = 1 << 0,
     CALLS_PROBE_INPUTS = 1 << 1,
     CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs; those who do not want them do not hear of them */
+    /* Not wanted, but so: for models/probes.py. */
+    CALLS_PROBE_INNER = 1 << 3, /* module.compile() was called */
+    CALLS_PROBE_PLAIN = 1 << 4, /* forward is the function of its class */
 };
 
 /* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */

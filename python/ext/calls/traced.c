@@ -200,7 +200,20 @@ BINDING_FUNCTION(calls_begin_compiling)
     Py_RETURN_NONE;
 }
 
-/* ModuleTap.probes: which probes the graph is to have.  Only Dynamo asks, while it traces and whenever
+/* Does the module have the forward that we made, and does that only call a function of its class? */
+static bool has_plain_forward(const calls_tap *tap, PyObject *module)
+{
+    PyObject *name = tap->state->calls->forward.forward;
+    PyObject *function = _PyType_Lookup(Py_TYPE(module), name);                           /* borrowed */
+    PyObject *dict = tap->forward != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
+    bool is_ours = dict != NULL && PyDict_GetItemWithError(dict, name) == tap->forward;
+    PyErr_Clear();
+    Py_XDECREF(dict);
+    return is_ours && function != NULL && PyFunction_Check(function);
+}
+
+/* ModuleTap.probes: which probes the graph is to have, and how the module is called in it: one number, so
+ * that it takes one guard.  Only Dynamo asks, while it traces and whenever
  * it checks its guards: so the module is compiled from now on. */
 PyObject *calls_traced_probes(PyObject *self, void *Py_UNUSED(closure))
 {
@@ -208,11 +221,14 @@ PyObject *calls_traced_probes(PyObject *self, void *Py_UNUSED(closure))
     PyObject *module = NULL; /* owned */
     tap->is_traced = true;
     tap->state->calls->asked = tap->number;
-    if (tap->announce != NULL && PyWeakref_GetRef(tap->module, &module) > 0) {
+    (void)PyWeakref_GetRef(tap->module, &module);
+    if (tap->announce != NULL && module != NULL) {
         prepare_parts(tap);
         if (calls_tap_announce(tap, module, calls_thread_here()) < 0)
             PyErr_Clear(); /* as if it had not been there */
     }
+    uint32_t probes = tap->probes | (tap->inner != NULL ? CALLS_PROBE_INNER : 0) |
+                      (module != NULL && has_plain_forward(tap, module) ? CALLS_PROBE_PLAIN : 0);
     Py_XDECREF(module);
-    return PyLong_FromUnsignedLong(tap->probes);
+    return PyLong_FromUnsignedLong(probes);
 }

@@ -90,6 +90,8 @@ static void measure_update(runs_watch *self, runs_watch_parameter *parameter, co
 {
     float now[RUNS_WATCH_SAMPLE];
     int64_t step = self->recorder->step;
+    if (t->ndim < 2)
+        parameter->update_site = -1; /* it need not be opened again */
     if (t->ndim < 2 || t->count < RUNS_WATCH_SAMPLE || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
         !is_plain(t))
         return;
@@ -116,6 +118,8 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
     const char *data = t->data;
     size_t size = tt_dtype_size(t->dtype);
     int64_t units = t->count < RUNS_WATCH_UNITS ? t->count : RUNS_WATCH_UNITS, silent = 0;
+    if (t->ndim != 1)
+        parameter->silent_site = -1;
     if (t->ndim != 1 || t->count < FEWEST_UNITS || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
         !is_plain(t))
         return;

@@ -19,7 +19,8 @@ from tensortap.devices import statistics
 from tensortap.files.imports import wait_for
 from tensortap.models.unseen import skip
 
-OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes
+OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes, like the next
+INNER, PLAIN = 8, 16  # module.compile() was called; forward is the function of its class
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
 
 ROW = 256  # bytes of slots for each module: PROBE_BYTES in probe/operator.h
@@ -264,9 +265,9 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool, has_gradients: bool 
     return is_first
 
 
-def _run(tap: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(tap: Any, probes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a module as nn.Module.__call__ would without our object."""
-    if tap.inner is not None:
+    if probes & INNER:
         return tap.inner(*args, **kwargs)
     module = tap.module()
     if (
@@ -276,21 +277,23 @@ def _run(tap: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         or module._backward_pre_hooks
     ):
         return module._call_impl(*args, **kwargs)
+    if probes & PLAIN:  # not module.forward: its __self__ would need a guard in Python
+        return type(module).forward(module, *args, **kwargs)
     return module.forward(*args, **kwargs)
 
 
 def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a watched module inside a compiled graph: what torch.compile makes of our call."""
     probes = tap.probes
-    if not probes or _is_exporting():
-        return _run(tap, args, kwargs)
+    if not probes & (OUTPUTS | INPUTS | GRADIENTS) or _is_exporting():
+        return _run(tap, probes, args, kwargs)
     begins, is_first = _begin_whole(), True
     if probes & INPUTS:
         is_first = _probe(
             tap, "input", args[0] if len(args) == 1 and not kwargs else args, is_first
         )
         is_first = _probe(tap, "input", kwargs, is_first)
-    output = _run(tap, args, kwargs)
+    output = _run(tap, probes, args, kwargs)
     _probe(tap, "output", output, is_first, bool(probes & GRADIENTS))
     if begins:
         _end_whole()
