@@ -146,7 +146,7 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
                           int32_t site_b, tt_diff_pair *pair)
 {
     tt_point x, y;
-    double length, terms = 0;
+    double length = 0, terms = 0;
     tt_status st = tt_run_point(a, file_a, site_a, -1, &x, NULL);
     if (st == TT_OK)
         st = tt_run_point(b, file_b, site_b, -1, &y, NULL);
