@@ -39,7 +39,8 @@ def folder() -> Iterator[Path]:
     (made / "bin").chmod(0o755)  # whatever the umask
     pretend(made / "bin/python", PYTHON)
     pretend(made / "bin/compiler", COMPILER)
-    pretend(made / "bin/pkg-config", "#!/bin/sh\n")
+    for program in ("pkg-config", "g++"):
+        pretend(made / "bin" / program, "#!/bin/sh\n")
     pretend(made / "bin/sudo", "#!/bin/sh\nexit 1\n")
     (made / "bin/Python.h").touch()
     yield made
