@@ -245,9 +245,9 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
  *
  * The runs show that.  A sum of N terms that cancel leaves a rounding of 4 times base, with N for K and on
  * the scale of the weight's gradient; 4 times, because a batch norm subtracts the mean of larger terms.  If in
- * neither run the gradient of a bias was ever larger, and neither moved the bias at once by more than 8 times what the other does, then
- * rounding moved it.  It may deviate as far as such movements add up, and its module's output too.  Nothing
- * of this is passed on to other sites. */
+ * neither run the gradient of a bias was ever larger, and neither moved the bias at once by more than 8
+ * times what the other does, then rounding moved it.  The bias and its module's output may deviate by the
+ * sum of such movements.  Nothing of this is passed on to other sites. */
 
 /* Looks whether the gradient of a bias is the rounding of terms that cancel. */
 static void judge_size(tt_drift *drift, const tt_gap *gap, double floor[TT_GAP_COUNT_])

@@ -2,9 +2,9 @@
  *
  * Each watched module that was traced has a row in a small tensor: one byte for each place says what is
  * wanted there (probe/operator.h).  The operator reads its byte, and asks here where nothing is decided
- * yet.  In a graph of the whole watched model, all modules use the rows of one tensor: each tensor
- * that a graph needs takes as long as a small layer.  In other graphs each module has its own, because modules
- * of one class may share such a graph.
+ * yet.  In a graph of the whole watched model, all modules use the rows of one tensor, because each
+ * input of a graph takes guards and checks at every call.  In other graphs each module has its own,
+ * because modules of one class may share such a graph.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
@@ -108,15 +108,15 @@ bool calls_tap_is_root(const calls_tap *tap)
 /* Sets the bytes that the operator reads, for every slot that it has met. */
 static void set_products(const calls_state *calls, calls_tap *tap)
 {
-    probe_slots *both[] = { tap->own.control, tap->shared.control };
     Py_ssize_t count = calls->places != NULL ? PyList_GET_SIZE(calls->places) : 0;
-    for (size_t i = 0; i < 2; i++) {
-        if (both[i] == NULL)
+    for (int k = 0; k < CALLS_SLOTS_; k++) {
+        probe_slots *slots = tap->slots[k].control;
+        if (slots == NULL)
             continue;
-        both[i]->is_root = calls_tap_is_root(tap);
+        slots->is_root = calls_tap_is_root(tap);
         for (Py_ssize_t slot = 0; slot < count; slot++)
-            if (both[i]->products[slot] != PROBE_UNKNOWN)
-                both[i]->products[slot] = products_at(calls, tap, (int32_t)slot);
+            if (slots->products[slot] != PROBE_UNKNOWN)
+                slots->products[slot] = products_at(calls, tap, (int32_t)slot);
     }
 }
 
@@ -136,10 +136,9 @@ void calls_traced_update(binding_state *state, calls_tap *tap)
             tap->probes |=
                 calls_link_at(tap->links, i)->consumer->probes; /* never less: compiled code has them */
     /* The operator asks again, so that new consumers hear of places in the order in which they run. */
-    probe_slots *both[] = { tap->own.control, tap->shared.control };
-    for (size_t i = 0; i < 2; i++)
-        if (both[i] != NULL)
-            memset(both[i]->products, PROBE_UNKNOWN, PROBE_SLOTS);
+    for (int k = 0; k < CALLS_SLOTS_; k++)
+        if (tap->slots[k].control != NULL)
+            memset(tap->slots[k].control->products, PROBE_UNKNOWN, PROBE_SLOTS);
     set_products(state->calls, tap);
 }
 
@@ -152,27 +151,25 @@ static uint8_t on_unknown(uint64_t number, int32_t slot)
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     calls_tap *tap = calls_tap_numbered(the_state->calls, number);
     uint8_t products = tap != NULL ? products_at(the_state->calls, tap, slot) : 0;
-    probe_slots *both[] = { tap != NULL ? tap->own.control : NULL,
-                            tap != NULL ? tap->shared.control : NULL };
-    for (size_t i = 0; i < 2; i++)
-        if (both[i] != NULL)
-            both[i]->products[slot] = products;
+    for (int k = 0; tap != NULL && k < CALLS_SLOTS_; k++)
+        if (tap->slots[k].control != NULL)
+            tap->slots[k].control->products[slot] = products;
     PyErr_SetRaisedException(pending);
     return products;
 }
 
-/* listener: an outermost module has run inside compiled code, with nothing eager around it */
-static void on_root(uint64_t Py_UNUSED(number))
+/* listener: compiled code has run, with nothing eager around it */
+static void on_read(bool is_all)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
-    if (calls_traced_drain(the_state, false) < 0)
+    if (calls_traced_drain(the_state, is_all) < 0)
         the_state->calls->objection = PyErr_GetRaisedException(); /* raised where Python can be told */
     PyErr_SetRaisedException(pending);
 }
 
 void calls_traced_init(binding_state *state)
 {
-    static const probe_listener listener = { .products = on_unknown, .root_ran = on_root };
+    static const probe_listener listener = { .products = on_unknown, .read = on_read };
     the_state = state;
     probe_listen(&listener);
 }
@@ -219,20 +216,21 @@ PyObject *calls_traced_slots(PyObject *self, void *Py_UNUSED(closure))
     calls_tap *tap = (calls_tap *)self;
     char *data = NULL;
     int is_again = 0;
-    PyObject *tensor = tap->own.tensor == NULL ? make_tensor(tap->state, 1, &data, &is_again) : NULL;
+    PyObject *tensor =
+        tap->slots[CALLS_OWN].tensor == NULL ? make_tensor(tap->state, 1, &data, &is_again) : NULL;
     if (tensor != NULL)
-        take_row(tap, &tap->own, tensor, data, 0);
+        take_row(tap, &tap->slots[CALLS_OWN], tensor, data, 0);
     Py_XDECREF(tensor);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
         if (is_again && calls_link_hears(calls_link_at(tap->links, i)))
             calls_link_at(tap->links, i)->consumer->is_compiled_again = true;
-    if (tap->own.tensor == NULL && PyErr_Occurred())
+    if (tap->slots[CALLS_OWN].tensor == NULL && PyErr_Occurred())
         return NULL;
-    return Py_NewRef(tap->own.tensor != NULL ? tap->own.tensor : Py_None);
+    return Py_NewRef(tap->slots[CALLS_OWN].tensor != NULL ? tap->slots[CALLS_OWN].tensor : Py_None);
 }
 
-/* ModuleTap.shared: the tensor with a row for each module that the first consumer of this one observes,
- * in the order in which it came to them: the same rows in every model of a class. */
+/* ModuleTap.shared: the tensor with a row for each module that the first consumer of this one observes.
+ * Rows are in the order of the modules in the model, so models of a class may share a graph. */
 PyObject *calls_traced_shared(PyObject *self, void *Py_UNUSED(closure))
 {
     calls_tap *tap = (calls_tap *)self;
@@ -240,22 +238,22 @@ PyObject *calls_traced_shared(PyObject *self, void *Py_UNUSED(closure))
     for (Py_ssize_t i = 0; consumer == NULL && i < PyTuple_GET_SIZE(tap->links); i++)
         if (calls_link_hears(calls_link_at(tap->links, i)))
             consumer = calls_link_at(tap->links, i)->consumer;
-    if (tap->shared.tensor == NULL && consumer != NULL) {
+    if (tap->slots[CALLS_SHARED].tensor == NULL && consumer != NULL) {
         char *data = NULL;
         int is_again = 0;
         Py_ssize_t count = PyList_GET_SIZE(consumer->links);
         PyObject *tensor = make_tensor(tap->state, count, &data, &is_again); /* owned */
         for (Py_ssize_t i = 0; tensor != NULL && i < count && i < PyList_GET_SIZE(consumer->links); i++) {
             calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
-            if (one != NULL && one->shared.tensor == NULL)
-                take_row(one, &one->shared, tensor, data, i);
+            if (one != NULL && one->slots[CALLS_SHARED].tensor == NULL)
+                take_row(one, &one->slots[CALLS_SHARED], tensor, data, i);
         }
         Py_XDECREF(tensor);
         consumer->is_compiled_again |= is_again != 0;
     }
-    if (tap->shared.tensor == NULL && PyErr_Occurred())
+    if (tap->slots[CALLS_SHARED].tensor == NULL && PyErr_Occurred())
         return NULL;
-    return Py_NewRef(tap->shared.tensor != NULL ? tap->shared.tensor : Py_None);
+    return Py_NewRef(tap->slots[CALLS_SHARED].tensor != NULL ? tap->slots[CALLS_SHARED].tensor : Py_None);
 }
 
 /* ModuleTap.row: Dynamo's guards ask for it before they ask for the tensor. */
@@ -263,7 +261,7 @@ PyObject *calls_traced_row(PyObject *self, void *closure)
 {
     PyObject *shared = calls_traced_shared(self, closure); /* owned */
     Py_XDECREF(shared);
-    return shared != NULL ? PyLong_FromLong(((calls_tap *)self)->shared.row) : NULL;
+    return shared != NULL ? PyLong_FromLong(((calls_tap *)self)->slots[CALLS_SHARED].row) : NULL;
 }
 
 /* Does an eager call of an outermost module go on in this thread, and is this the code of its forward? */
@@ -279,13 +277,13 @@ static bool is_forward_of_root(const calls_state *calls, const PyObject *code)
     return function != NULL && PyFunction_Check(function) && PyFunction_GET_CODE(function) == code;
 }
 
-/* _is_whole(code) -> bool: is a whole watched model traced, from the module whose probes Dynamo has read
+/* _begins_whole(code) -> bool: is a whole watched model traced, from the module whose probes Dynamo has read
  * last, or in a frame with this code? */
-BINDING_FUNCTION(calls_is_whole)
+BINDING_FUNCTION(calls_begins_whole)
 {
     calls_state *calls = binding_state_of(module)->calls;
-    if (binding_read_arguments("_is_whole", 1, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
-        0)
+    if (binding_read_arguments("_begins_whole", 1, (const binding_option[]){ { 0 } }, args, nargs,
+                               kwnames) < 0)
         return NULL;
     const calls_tap *tap = calls_tap_numbered(calls, calls->asked);
     return PyBool_FromLong((tap != NULL && calls_tap_is_root(tap)) || is_forward_of_root(calls, args[0]));

@@ -430,8 +430,8 @@ static void tap_dealloc(PyObject *self)
     tap_return((calls_tap *)self);
     calls_traced_remove((calls_tap *)self);
     tap_clear(self);
-    Py_CLEAR(((calls_tap *)self)->own.tensor);
-    Py_CLEAR(((calls_tap *)self)->shared.tensor);
+    for (int k = 0; k < CALLS_SLOTS_; k++)
+        Py_CLEAR(((calls_tap *)self)->slots[k].tensor);
     Py_CLEAR(((calls_tap *)self)->module);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);

@@ -254,7 +254,8 @@ typedef struct calls_frame {
     bool is_in_backward;
 } calls_frame;
 
-/* What the probes of a module write to. */
+/* What the probes of a module write to: alone, and in a graph of the whole model of a consumer. */
+enum { CALLS_OWN, CALLS_SHARED, CALLS_SLOTS_ };
 typedef struct calls_slots {
     PyObject *tensor;            /* owned or NULL */
     struct probe_slots *control; /* that of this module, in its memory; NULL: none */
@@ -272,11 +273,11 @@ typedef struct calls_tap {
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
-    uint64_t number;         /* in calls_state.taps, from 1 */
-    calls_slots own, shared; /* alone, and with all modules of a consumer */
-    uint32_t probes;         /* of CALLS_PROBE_; only grows */
-    bool is_traced;          /* compiled code has guards on it: it stays where it is */
-    bool is_prepared;        /* its module's parts have such objects too */
+    uint64_t number; /* in calls_state.taps, from 1 */
+    calls_slots slots[CALLS_SLOTS_];
+    uint32_t probes;  /* of CALLS_PROBE_; only grows */
+    bool is_traced;   /* compiled code has guards on it: it stays where it is */
+    bool is_prepared; /* its module's parts have such objects too */
 } calls_tap;
 
 /* Our object in the module's slot, made if it is not there.  New reference; NULL
@@ -338,7 +339,7 @@ BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
 BINDING_FUNCTION(calls_dynamo_imported);
 BINDING_FUNCTION(calls_place_number);
-BINDING_FUNCTION(calls_is_whole);
+BINDING_FUNCTION(calls_begins_whole);
 
 PyObject *calls_reduce_module(PyObject *core, PyObject *module);
 

@@ -265,14 +265,14 @@ static void end_timing(probe_row *row, int64_t start)
 }
 
 /* Has the log read when an outermost module has run, or when it is long: a program may call nothing
- * but compiled parts of a watched model. */
-static void tell_root(const probe_slots *slots)
+ * but compiled parts of a watched model, and threads that have ended leave their rows. */
+static void have_log_read(const probe_slots *slots)
 {
     size_t count = probe_log_count();
     if ((slots->is_root ? count > 0 : count >= MANY) && eager_depth == 0 && listener != NULL &&
         Py_IsInitialized()) {
         PyGILState_STATE gil = PyGILState_Ensure();
-        listener->root_ran(slots->module);
+        listener->read(count >= MANY);
         PyGILState_Release(gil);
     }
 }
@@ -294,7 +294,7 @@ static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t s
         probe_log_append(&row);
     }
     if (is_forward)
-        tell_root(slots);
+        have_log_read(slots);
 }
 
 /* Reads the number of a call that slots had; false with a reason. */
@@ -451,7 +451,7 @@ BINDING_FUNCTION(probe_run_on_device)
         probe_log_append(&row);
     }
     if (is_forward)
-        tell_root(slots);
+        have_log_read(slots);
     result = Py_NewRef(Py_False);
 out:
     tensor_view_close(&view);

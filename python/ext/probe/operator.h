@@ -41,7 +41,7 @@ _Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py, 
 /* What the operator asks; both are called with the GIL and leave no exception. */
 typedef struct probe_listener {
     uint8_t (*products)(uint64_t module, int32_t slot); /* of a slot that is unknown */
-    void (*root_ran)(uint64_t module);
+    void (*read)(bool is_all);                          /* the log: the rows of this thread, or all */
 } probe_listener;
 void probe_listen(const probe_listener *listener); /* it must outlive the process's Python */
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
-from tensortap.files.imports import wait_for
+from tensortap.files.imports import when_imported
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 #: Their functions are around each batch, around the closure of a step, and around an import.
@@ -402,7 +402,7 @@ def supervise(watcher: Watcher, kind: str, rest: Sequence[str]) -> None:
     if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:
-        wait_for("torch", watcher.start)
+        when_imported("torch", watcher.start)
     atexit.register(watcher.finish)  # a safety net; finish() runs only once
     try:
         execute(kind, rest)

@@ -36,7 +36,7 @@ class ImportWaiter:
         return None
 
 
-def wait_for(name: str, then: Callable[[], None]) -> None:
+def when_imported(name: str, then: Callable[[], None]) -> None:
     """Call a function when a module is imported for the first time."""
 
     def end(_: ModuleType) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.devices import statistics
-from tensortap.files.imports import wait_for
+from tensortap.files.imports import when_imported
 from tensortap.models.unseen import skip
 
 OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes, like the next
@@ -195,7 +195,7 @@ def _begin_whole() -> bool:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     output = InstructionTranslator.current_tx().output
-    begins = not _is_whole() and _core._is_whole(output.root_tx.f_code)
+    begins = not _is_whole() and _core._begins_whole(output.root_tx.f_code)
     if begins:
         output.tracing_context.tensortap_is_whole = True  # type: ignore[attr-defined]
     return begins
@@ -367,4 +367,4 @@ def _put_tensor(output: Any, path: str, data: bytearray, dtype: str, shape: tupl
 
 _core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor)
 if "torch._dynamo" not in sys.modules:  # compiling may import it, with no eager call before
-    wait_for("torch._dynamo", _core._dynamo_imported)
+    when_imported("torch._dynamo", _core._dynamo_imported)
