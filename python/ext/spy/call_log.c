@@ -10,8 +10,6 @@
 #include "tensor/facts.h"
 #include "tensor/walk.h"
 
-#include <string.h>
-
 /* One call that has ended.  Its tensors are in the pool: inputs, then outputs. */
 typedef struct call_row {
     PyObject *name;  /* owned */
@@ -22,13 +20,13 @@ typedef struct call_row {
     uint32_t call, depth, thread;
 } call_row;
 
-/* A pool entry of a tensor: the word below, then its sizes. */
-enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, DTYPE_SHIFT = 41, CODE_SHIFT = 8 };
+/* A pool entry of a tensor: its number of dimensions and the number of its type, then its sizes. */
+enum { NDIM_SHIFT = 32 };
 
 typedef struct call_log_object {
     calls_consumer consumer;
     PyObject *trace; /* owned; list of names, in order of return */
-    PyObject *types; /* owned; list of the names of element types that DLPack has no word for */
+    PyObject *types; /* owned; list of the names of types that are no tt_dtype, numbered behind those */
     binding_state *state;
     call_row *rows; /* owned */
     size_t row_count, row_cap;
@@ -37,46 +35,46 @@ typedef struct call_log_object {
     uint64_t probed_at; /* in the pool: tensors of a call inside a compiled graph */
     uint32_t probed;    /* ... that are there so far */
     int64_t step;       /* calls are counted from 0 when it changes */
-    long long errors;   /* rows lost for want of memory */
 } call_log_object;
 
 /* ---- while modules run ------------------------------------------------------ */
 
-static bool pool_put(call_log_object *self, int64_t word, const int64_t *sizes, int32_t ndim)
+static bool pool_put(call_log_object *self, int64_t type, const int64_t *sizes, int32_t ndim)
 {
     if (!base_array_grow(&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim,
                          sizeof *self->pool))
         return false;
-    self->pool[self->pool_len++] = word | (int64_t)ndim << NDIM_SHIFT;
+    self->pool[self->pool_len++] = type | (int64_t)ndim << NDIM_SHIFT;
     for (int32_t i = 0; i < ndim; i++)
         self->pool[self->pool_len++] = sizes[i];
     return true;
 }
 
+/* The number of a type of this name; -1: out of memory. */
+static Py_ssize_t type_number(const call_log_object *self, const char *name)
+{
+    tt_dtype dtype;
+    if (tensor_dtype_find(name, &dtype))
+        return (Py_ssize_t)dtype;
+    PyObject *text = PyUnicode_FromString(name); /* owned */
+    Py_ssize_t at = text != NULL ? PySequence_Index(self->types, text) : -1;
+    PyErr_Clear();
+    if (at < 0 && text != NULL && PyList_Append(self->types, text) == 0)
+        at = PyList_GET_SIZE(self->types) - 1;
+    Py_XDECREF(text);
+    return at < 0 ? -1 : TT_DTYPE_COUNT_ + at;
+}
+
 /* Tensors that DLPack refuses: meta, sparse, inside vmap, ... */
 static bool put_slowly(call_log_object *self, PyObject *tensor)
 {
-    PyObject *shape = PyObject_GetAttrString(tensor, "shape"), *owner = NULL; /* owned */
-    const char *dtype = tensor_fact_dtype(tensor, &owner);
-    PyObject *name = dtype != NULL ? PyUnicode_FromString(dtype) : NULL; /* owned */
+    PyObject *owner; /* owned */
     int64_t sizes[TT_MAX_DIM];
-    bool is_put = false;
-    if (shape != NULL && name != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) <= TT_MAX_DIM) {
-        int32_t ndim = (int32_t)PyTuple_GET_SIZE(shape);
-        for (int32_t i = 0; i < ndim; i++) {
-            sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)); /* -1: a size that is a symbol */
-            PyErr_Clear();
-        }
-        Py_ssize_t at = PySequence_Index(self->types, name);
-        if (at < 0 && PyList_Append(self->types, name) == 0)
-            at = PyList_GET_SIZE(self->types) - 1;
-        is_put = at >= 0 && pool_put(self, at | (int64_t)1 << KNOWN_SHIFT, sizes, ndim);
-    }
-    PyErr_Clear();
-    Py_XDECREF(name);
+    int32_t ndim = tensor_fact_shape(tensor, sizes);
+    const char *name = tensor_fact_dtype(tensor, &owner);
+    Py_ssize_t type = ndim >= 0 && name != NULL ? type_number(self, name) : -1;
     Py_XDECREF(owner);
-    Py_XDECREF(shape);
-    return is_put;
+    return type >= 0 && pool_put(self, type, sizes, ndim);
 }
 
 typedef struct finding {
@@ -87,21 +85,20 @@ typedef struct finding {
 
 static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
 {
+    enum { CPU = 1 }; /* as in DLPack */
     finding *f = context;
     tensor_dlpack_fn *view = f->self->state->torch.view;
     tt_dltensor dl;
-    bool is_put;
-    /* A refusal costs a millisecond: then this module is asked the other way. */
-    if (view != NULL && f->link->data == NULL && view(tensor, &dl) == 0) {
-        is_put = dl.ndim <= TT_MAX_DIM &&
-                 pool_put(f->self, dl.bits | (int64_t)dl.code << CODE_SHIFT, dl.shape, dl.ndim);
-    } else {
+    tt_tensor t;
+    bool is_shown = view != NULL && f->link->data == NULL && view(tensor, &dl) == 0;
+    if (!is_shown) {
         PyErr_Clear();
-        f->link->data = f->self;
-        is_put = put_slowly(f->self, tensor);
+        f->link->data = f->self; /* a refusal costs a millisecond: this module is not asked again */
     }
-    f->count += is_put;
-    f->self->errors += !is_put;
+    dl.device_type = CPU; /* what is there is not read */
+    f->count += is_shown && tt_tensor_from_dlpack(&t, &dl, NULL) == TT_OK
+                    ? pool_put(f->self, (int64_t)t.dtype, t.shape, t.ndim)
+                    : put_slowly(f->self, tensor);
     return 0;
 }
 
@@ -115,29 +112,41 @@ static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
     return f.count;
 }
 
+/* Adds a row for a call that has ended; NULL: out of memory, and the call is not in the trace. */
+static call_row *add_row(call_log_object *self, const calls_link *link, const calls_event *event)
+{
+    if (!base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
+        (event->exception == NULL && PyList_Append(self->trace, link->name) < 0)) {
+        PyErr_Clear();
+        return NULL;
+    }
+    call_row *row = &self->rows[self->row_count++];
+    *row = (call_row){ .name = Py_NewRef(link->name),
+                       .start = event->start,
+                       .end = event->start,
+                       .call = event->call,
+                       .depth = event->depth,
+                       .thread = event->thread };
+    if (event->exception != NULL)
+        row->error = Py_NewRef((PyObject *)Py_TYPE(event->exception));
+    return row;
+}
+
 static int after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     call_log_object *self = (call_log_object *)consumer;
-    if (!base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
-        (event->output != NULL && PyList_Append(self->trace, link->name) < 0)) {
-        PyErr_Clear();
-        self->errors++;
-        return 0;
-    }
     if (self->state->torch.tensor == NULL)
         (void)tensor_torch_find(&self->state->torch);
-    call_row row = { .name = Py_NewRef(link->name),
-                     .start = event->start,
-                     .end = event->end,
-                     .call = event->call,
-                     .depth = event->depth,
-                     .thread = event->thread,
-                     .pool_at = self->pool_len };
-    if (event->exception != NULL)
-        row.error = Py_NewRef((PyObject *)Py_TYPE(event->exception));
-    row.inputs = put_all(self, link, event->args) + put_all(self, link, event->kwargs);
-    row.outputs = put_all(self, link, event->output);
-    self->rows[self->row_count++] = row;
+    uint64_t pool_at = self->pool_len;
+    uint32_t inputs = put_all(self, link, event->args) + put_all(self, link, event->kwargs);
+    uint32_t outputs = put_all(self, link, event->output);
+    call_row *row = add_row(self, link, event);
+    if (row != NULL) {
+        row->end = event->end;
+        row->pool_at = pool_at;
+        row->inputs = inputs;
+        row->outputs = outputs;
+    }
     return 0;
 }
 
@@ -151,31 +160,21 @@ static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *Py_UNU
 
 /* The tensors of one call follow each other.  When it began is not known. */
 static int probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
-                  const calls_probe_place *place, const probe_row *row)
+                  const calls_probe_place *place, const probe_row *seen)
 {
     call_log_object *self = (call_log_object *)consumer;
     if (place->is_input)
         return 0;
     if (self->probed == 0)
         self->probed_at = self->pool_len;
-    self->probed += pool_put(self, row->dtype | (int64_t)1 << DTYPE_SHIFT, row->shape, row->ndim);
-    if (!place->is_last)
-        return 0;
-    bool is_kept =
-        base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) &&
-        PyList_Append(self->trace, link->name) == 0;
-    PyErr_Clear();
-    self->errors += !is_kept;
-    if (is_kept)
-        self->rows[self->row_count++] = (call_row){ .name = Py_NewRef(link->name),
-                                                    .start = event->start,
-                                                    .end = event->start,
-                                                    .call = event->call,
-                                                    .depth = event->depth,
-                                                    .thread = event->thread,
-                                                    .outputs = self->probed,
-                                                    .pool_at = self->probed_at };
-    self->probed = 0;
+    self->probed += pool_put(self, (int64_t)seen->dtype, seen->shape, seen->ndim);
+    call_row *row = place->is_last ? add_row(self, link, event) : NULL;
+    if (row != NULL) {
+        row->outputs = self->probed;
+        row->pool_at = self->probed_at;
+    }
+    if (place->is_last)
+        self->probed = 0;
     return 0;
 }
 
@@ -183,22 +182,10 @@ static const calls_table log_calls = { .after = after, .products = products, .pr
 
 /* ---- asked for ---------------------------------------------------------------- */
 
-static PyObject *type_name(const call_log_object *self, int64_t word)
+static PyObject *type_name(const call_log_object *self, int64_t type)
 {
-    if (word >> KNOWN_SHIFT & 1)
-        return Py_NewRef(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
-    if (word >> DTYPE_SHIFT & 1)
-        return PyUnicode_FromString(tt_dtype_name((tt_dtype)(word & 0xff)));
-    char element[16];
-    tt_dltensor dl = { .data = element,
-                       .device_type = 1,
-                       .code = (uint8_t)(word >> CODE_SHIFT & 0xff),
-                       .bits = (uint8_t)(word & 0xff),
-                       .lanes = 1 };
-    tt_tensor t;
-    if (tt_tensor_from_dlpack(&t, &dl, NULL) == TT_OK)
-        return PyUnicode_FromString(tt_dtype_name(t.dtype));
-    return PyUnicode_FromFormat("dlpack(%d, %d bits)", (int)dl.code, (int)dl.bits);
+    return type < TT_DTYPE_COUNT_ ? PyUnicode_FromString(tt_dtype_name((tt_dtype)type))
+                                  : Py_NewRef(PyList_GET_ITEM(self->types, type - TT_DTYPE_COUNT_));
 }
 
 /* (shape, dtype) of the next `count` tensors of the pool, as a tuple. */
@@ -207,13 +194,10 @@ static PyObject *read_pool(const call_log_object *self, uint64_t *at, uint32_t c
     PyObject *all = PyList_New(0); /* owned */
     for (uint32_t i = 0; all != NULL && i < count; i++) {
         int64_t word = self->pool[(*at)++];
-        int32_t ndim = (int32_t)(word >> NDIM_SHIFT & 0xff);
-        PyObject *shape = binding_shape_tuple(self->pool + *at, ndim); /* owned */
-        PyObject *dtype = type_name(self, word);                       /* owned */
+        int32_t ndim = (int32_t)(word >> NDIM_SHIFT);
+        binding_list_add(&all, Py_BuildValue("(NN)", binding_shape_tuple(self->pool + *at, ndim),
+                                             type_name(self, word & INT32_MAX)));
         *at += (uint64_t)ndim;
-        binding_list_add(&all, shape != NULL && dtype != NULL ? PyTuple_Pack(2, shape, dtype) : NULL);
-        Py_XDECREF(shape);
-        Py_XDECREF(dtype);
     }
     PyObject *tuple = all != NULL ? PyList_AsTuple(all) : NULL;
     Py_XDECREF(all);
@@ -231,16 +215,12 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
         uint64_t at = row.pool_at;
         Py_INCREF(row.name);
         Py_XINCREF(row.error);
-        PyObject *inputs = read_pool(self, &at, row.inputs);                           /* owned */
-        PyObject *outputs = inputs != NULL ? read_pool(self, &at, row.outputs) : NULL; /* owned */
-        binding_list_add(&list, outputs != NULL
-                                    ? Py_BuildValue("(OIIOOLLIO)", row.name, row.call, row.depth, inputs,
-                                                    outputs, (long long)row.start,
-                                                    (long long)(row.end - row.start), row.thread,
-                                                    row.error != NULL ? row.error : Py_None)
-                                    : NULL);
-        Py_XDECREF(outputs);
-        Py_XDECREF(inputs);
+        PyObject *inputs = read_pool(self, &at, row.inputs);   /* given up */
+        PyObject *outputs = read_pool(self, &at, row.outputs); /* given up */
+        binding_list_add(&list,
+                         Py_BuildValue("(OIINNLLIO)", row.name, row.call, row.depth, inputs, outputs,
+                                       (long long)row.start, (long long)(row.end - row.start), row.thread,
+                                       row.error != NULL ? row.error : Py_None));
         Py_XDECREF(row.error);
         Py_DECREF(row.name);
     }
