@@ -370,26 +370,6 @@ static void finish(lines_source *source, lines_record *record, int next, bool is
     record->statement = -1;
 }
 
-static inline bool is_number(const PyObject *obj)
-{
-    return obj == NULL || Py_IS_TYPE(obj, &PyLong_Type) || Py_IS_TYPE(obj, &PyFloat_Type) ||
-           Py_IS_TYPE(obj, &PyBool_Type);
-}
-
-/* The case of the cases: `last` stored a number where there was none but numbers, `next`
- * reads numbers.  False says nothing. */
-static inline bool is_small_step(const lines_source *source, const lines_record *record,
-                                 const lines_statement *last, const lines_statement *next)
-{
-    PyObject *const *locals = record->locals;
-    int stored = last->small_slots[0], one = next->small_slots[1], two = next->small_slots[2];
-    if (!(last->flags & next->flags & STATEMENT_IS_SMALL) || locals == NULL || record->compares ||
-        source->wants & LINES_OBJECTS)
-        return false;
-    return (stored < 0 || (record->slots[stored].seen.kind == KIND_NONE && is_number(locals[stored]))) &&
-           (one < 0 || is_number(locals[one])) && (two < 0 || is_number(locals[two]));
-}
-
 bool lines_statement_quick(lines_source *source, lines_record *record, int instruction)
 {
     const lines_table *table = record->code->table;
@@ -405,11 +385,6 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
         return false;
     const lines_statement *next = &table->statements[number];
     const lines_statement *last = &table->statements[record->statement];
-    if (next->start == instruction && is_small_step(source, record, last, next)) {
-        record->statement = number;
-        record->has_reads = false;
-        return true;
-    }
     if (next->flags & slow || last->flags & STATEMENT_LEADS || next->start != instruction ||
         !is_plain(source, record, last))
         return false;

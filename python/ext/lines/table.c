@@ -126,26 +126,6 @@ static void find_followers(lines_table *table)
     }
 }
 
-/* Most lines are like `total = total + k`; an event needs to know no more of them. */
-static void find_small(const lines_table *table, lines_statement *one)
-{
-    const uint32_t busy =
-        STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
-    int count = 1;
-    one->small_slots[0] = one->small_slots[1] = one->small_slots[2] = -1;
-    if (one->flags & busy || one->followers > 0 || one->write_count > 1 || one->read_count > 2)
-        return;
-    if (one->write_count == 1) {
-        const lines_path *path = &table->paths[table->writes[one->writes].path];
-        if (path->kind != PATH_LOCAL)
-            return;
-        one->small_slots[0] = path->base;
-    }
-    for (int i = 0; i < one->read_count; i++) /* not far, so they are locals */
-        one->small_slots[count++] = table->paths[table->reads[one->reads + i]].base;
-    one->flags |= STATEMENT_IS_SMALL;
-}
-
 static int fill_statements(lines_table *table)
 {
     enum { ROW = offsetof(lines_statement, followers) }; /* bytes of a row of table.Table */
@@ -180,8 +160,6 @@ static int fill_statements(lines_table *table)
             table->statement_at[k] = (uint16_t)i;
     }
     find_followers(table);
-    for (int i = 0; i < table->statement_count; i++)
-        find_small(table, &table->statements[i]);
     return 0;
 }
 

@@ -44,9 +44,8 @@ enum {                              /* of a statement, as in analysis/statement.
        STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
        STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
-       STATEMENT_IS_SMALL = 1 << 12, /* calls nothing; stores a local at most, reads two: small_slots */
-       STATEMENT_STEPS = 1 << 13,    /* as in statement.py: it has an event of its own, and no line */
-       STATEMENT_LEADS = 1 << 14,    /* one with STEPS comes after it on its line */
+       STATEMENT_STEPS = 1 << 13,       /* as in statement.py: it has an event of its own, and no line */
+       STATEMENT_LEADS = 1 << 14,       /* one with STEPS comes after it on its line */
 };
 
 enum {
@@ -71,8 +70,7 @@ typedef struct lines_statement {
     int exit; /* an instruction */
     int reads, read_count;
     int writes, write_count;
-    int followers;      /* statements after it that have no event of their own */
-    int small_slots[3]; /* what it stores and what it reads; -1: nothing */
+    int followers; /* statements after it that have no event of their own */
 } lines_statement;
 
 /* A call, and what it is given: its parts are the arguments, by position or name (None: not known). */
