@@ -22,9 +22,13 @@ def lines(turns=TURNS):
     return taken / turns / LINES
 
 
+def is_lines(code):
+    return code is lines.__code__
+
+
 def watched(**options):
     with _core.watch_lines(
-        lambda event: None, codes=[lines.__code__], names=["x"], arrays=True, **options
+        lambda event: None, select=is_lines, names=["x"], arrays=True, **options
     ):
         return lines()
 
@@ -32,7 +36,7 @@ def watched(**options):
 def coming_and_going(turns):
     start = time.thread_time_ns()
     for _ in range(turns):
-        _core.watch_lines(codes=[lines.__code__], names=["x"]).close()
+        _core.watch_lines(select=is_lines, names=["x"]).close()
     return (time.thread_time_ns() - start) / turns / 1000
 
 
@@ -41,10 +45,16 @@ def short():
     return x
 
 
+def is_short(code):
+    return code is short.__code__
+
+
 def with_a_call(turns):
     start = time.thread_time_ns()
     for _ in range(turns):
-        with _core.watch_lines(codes=[short.__code__], names=["x"], objects=True):
+        with _core.watch_lines(
+            select=lambda code: code is short.__code__, names=["x"], objects=True
+        ):
             short()
     return (time.thread_time_ns() - start) / turns / 1000
 

@@ -51,7 +51,11 @@ def slow_tracer(code):
 
 
 def watched(call):
-    with _core.watch_lines(lambda event: None, codes=[selected.__code__], arrays=torch is None):
+    with _core.watch_lines(
+        lambda event: None,
+        select=lambda code: code is selected.__code__,
+        arrays=torch is None,
+    ):
         return call()
 
 

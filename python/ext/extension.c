@@ -108,7 +108,6 @@ static PyMethodDef functions[] = {
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
-    { "_count_up", FAST(spy_count_up), "Return a count of a dict, and add one to it." },
     { "_read_keep", runs_read_keep, METH_O,
       "Return the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },
@@ -146,11 +145,6 @@ static int core_exec(PyObject *module)
     state->calls = calls_state_create();
     if (state->calls == NULL || spy_init(module, state) < 0)
         return -1;
-    for (int i = 0; i < LINES_TYPE_COUNT; i++) {
-        state->line_types[i] = lines_tuple_type(i);
-        if (state->line_types[i] == NULL || PyModule_AddType(module, state->line_types[i]) < 0)
-            return -1;
-    }
     const char *forced = getenv("TENSORTAP_DEVICE_PATH");
     state->is_device_forced = forced != NULL && strcmp(forced, "1") == 0;
     if (PyModule_AddStringConstant(module, "version", tt_version()) < 0 ||
@@ -167,8 +161,6 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
 #undef X
     Py_VISIT(state->slice_type);
     Py_VISIT(state->spy_context);
-    for (int i = 0; i < LINES_TYPE_COUNT; i++)
-        Py_VISIT(state->line_types[i]);
     return tensor_torch_visit(&state->torch, visit, arg);
 }
 
@@ -179,8 +171,6 @@ static int core_clear(PyObject *module)
     BINDING_TYPE_MAP(X)
 #undef X
     Py_CLEAR(state->slice_type);
-    for (int i = 0; i < LINES_TYPE_COUNT; i++)
-        Py_CLEAR(state->line_types[i]);
     lines_source_free(state->lines);
     state->lines = NULL;
     tensor_torch_clear(&state->torch);

@@ -407,7 +407,6 @@ def spy_save(
     norm_only: bool = False,
     stats_only: bool = False,
 ) -> None: ...
-def _count_up(counts: dict[str, int], key: str, /) -> int: ...
 
 _spy_context: ContextVar[Any]  # a tensortap.spy.DebugContext
 
@@ -425,44 +424,10 @@ class CallLog(_Consumer):
     def reset(self) -> None: ...
     def events(self) -> list[Any]: ...
 
-class LineRead(NamedTuple):
-    kind: Literal["local", "global", "attribute", "item"]
-    name: str
-    key: int  # of this state of the name; an arrow starts at the node with this key
-    object: Any  # None: freed, or in another state now
-    version: int
-    is_seen: bool  # the key was reported before
-
-class LineChange(NamedTuple):
-    kind: Literal["local", "global", "attribute", "item"]
-    name: str
-    how: Literal["bound", "rebound", "inplace"]
-    old_key: int | None
-    key: int
-    object: Any
-    reads: tuple[int, ...]  # indices into the event's reads: the arrows
-    version: int
-    is_sampled: bool  # above 64 MB: only a part of the contents was compared
-
-class LineEvent(NamedTuple):
-    frame: int
-    code: CodeType
-    line: int
-    changes: list[LineChange]
-    reads: list[LineRead]
-    caller: int
-    thread: int
-    value: Any
-    is_return: bool
-    is_resumed: bool
-    is_yield: bool
-
 @final
 class LineWatch:
     errors: Final[tuple[int, str | None]]
-    is_open: Final[bool]
     def close(self) -> None: ...
-    def local(self, name: str, /) -> Any: ...
     def __enter__(self) -> LineWatch: ...
     def __exit__(
         self,
@@ -471,16 +436,15 @@ class LineWatch:
         trace: TracebackType | None = None,
     ) -> Literal[False]: ...
 
+# Each is called with a namespace: lines/watch.c says what is in it.
 def watch_lines(
-    change: Callable[[LineEvent], object] | None = None,
+    change: Callable[[Any], object] | None = None,
     *,
-    before: Callable[[LineEvent], object] | None = None,
-    enter: Callable[[LineEvent], object] | None = None,
-    leave: Callable[[LineEvent], object] | None = None,
-    line: Callable[[LineEvent], object] | None = None,
+    before: Callable[[Any], object] | None = None,
+    enter: Callable[[Any], object] | None = None,
+    leave: Callable[[Any], object] | None = None,
+    line: Callable[[Any], object] | None = None,
     select: Callable[[CodeType], bool | tuple[int, int]] | None = None,
-    files: Iterable[str] | None = None,
-    codes: Iterable[CodeType] | None = None,
     names: Iterable[str] | None = None,
     threads: Literal["later", "own", "all"] = "later",
     arrays: bool = False,

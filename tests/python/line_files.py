@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from tensortap import _core
+from line_lab import watch_lines
 
 OTHER = """
 import sys
@@ -52,7 +52,7 @@ def evaluator() -> int | None:
 
 def lines_told(run: Callable[[], Any], *, bare: bool) -> list[tuple[str, int]]:
     told: list[tuple[str, int]] = []
-    watch = _core.watch_lines(
+    watch = watch_lines(
         line=lambda event: told.append((event.code.co_name, event.line)),
         files=["<mine>"],
         bare=bare,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 import textwrap
+from collections.abc import Callable, Iterable
 from types import CodeType, SimpleNamespace
 from typing import Any
 
@@ -75,6 +76,24 @@ class Told(SimpleNamespace):
         return [c.name for e in self.events for c in e.changes]
 
 
+def watch_lines(
+    change: Any = None,
+    *,
+    codes: Iterable[CodeType] = (),
+    files: Iterable[str] = (),
+    select: Callable[[CodeType], Any] = lambda code: True,
+    **options: Any,
+) -> Any:
+    """Watch some code objects and files; all, if none is named."""
+    ids, names = {id(code) for code in codes}, set(files)
+
+    def chosen(code: CodeType) -> Any:
+        is_named = id(code) in ids or code.co_filename in names
+        return select(code) if is_named or not (ids or names) else False
+
+    return _core.watch_lines(change, select=chosen, **options)
+
+
 def keep_source(text: str) -> None:
     """Let Python know the source of what is compiled next, as a notebook does."""
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
@@ -101,7 +120,7 @@ def run(source: str, names: dict[str, Any], *, is_function: bool = True, **optio
         options["names"] = options.pop("only")
     keep = options.pop("keep", lambda event: events.append(_shift(event, first)))
     result = None
-    with _core.watch_lines(keep, files=[FILE], **{"arrays": True, **options}) as watch:
+    with watch_lines(keep, files=[FILE], **{"arrays": True, **options}) as watch:
         try:
             result = call(**names) if call is not None else exec(code, space)
         finally:

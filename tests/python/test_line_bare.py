@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from line_files import lines_told, lines_traced, module
-
-from tensortap import _core
+from line_lab import watch_lines
 
 TIGHT = """
 def f():
@@ -48,7 +47,7 @@ def test_bare_frames_come_and_go_with_their_values() -> None:
         "<mine>",
     )
     told: list[tuple[Any, ...]] = []
-    with _core.watch_lines(
+    with watch_lines(
         enter=lambda event: told.append(("enter", event.code.co_name, event.is_resumed)),
         leave=lambda event: told.append(("leave", event.code.co_name, event.value, event.is_yield)),
         files=["<mine>"],
@@ -77,8 +76,8 @@ def test_a_bare_consumer_and_a_whole_one_are_told_side_by_side() -> None:
     told: list[int] = []
     changed: list[str] = []
     with (
-        _core.watch_lines(line=lambda event: told.append(event.line), files=["<mine>"], bare=True),
-        _core.watch_lines(
+        watch_lines(line=lambda event: told.append(event.line), files=["<mine>"], bare=True),
+        watch_lines(
             lambda event: changed.extend(change.name for change in event.changes),
             files=["<mine>"],
             names=["total"],

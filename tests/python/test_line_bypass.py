@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from line_files import OTHER, evaluator, lines_told, lines_traced, module
-
-from tensortap import _core
+from line_lab import watch_lines
 
 IS_OLD = sys.version_info < (3, 12)
 old_only = pytest.mark.skipif(not IS_OLD, reason="3.12 and later have sys.monitoring")
@@ -114,7 +113,7 @@ def test_frames_of_other_code_are_not_heard_of() -> None:
     other = module(OTHER, "<other>")
     mine = module("def f():\n    a = 1\n    return a\n", "<mine>")
     told: list[int] = []
-    with _core.watch_lines(line=lambda event: told.append(event.line), files=["<mine>"]):
+    with watch_lines(line=lambda event: told.append(event.line), files=["<mine>"]):
         assert not other["heard"]()
         assert not other["calling"](other["heard"])
         assert list(other["generator"](mine["f"])) == [True, 1, True]
@@ -125,9 +124,9 @@ def test_frames_of_other_code_are_not_heard_of() -> None:
 @old_only
 def test_the_interpreters_own_evaluation_is_back_afterwards() -> None:
     before = evaluator()
-    with _core.watch_lines(lambda event: None, files=["<mine>"]):
+    with watch_lines(lambda event: None, files=["<mine>"]):
         assert evaluator() != before
-        with _core.watch_lines(lambda event: None, files=["<mine>"]):
+        with watch_lines(lambda event: None, files=["<mine>"]):
             pass
         assert evaluator() != before
     assert evaluator() == before
@@ -152,12 +151,12 @@ def test_code_that_runs_is_heard_when_it_is_selected_later() -> None:
 
     def come() -> None:
         later.append(
-            _core.watch_lines(
+            watch_lines(
                 line=lambda event: told.append((event.code.co_name, event.line)), files=["<mine>"]
             )
         )
 
-    with _core.watch_lines(lambda event: None, files=["<nobody's>"]):
+    with watch_lines(lambda event: None, files=["<nobody's>"]):
         mine["outer"](lambda: come())
     later.pop().close()
     assert told == [("f", 4), ("f", 5), ("f", 6), ("outer", 9)]
@@ -176,11 +175,11 @@ def test_a_thread_in_other_code_is_heard_when_it_is_selected_later() -> None:
     )
     ready, go = threading.Event(), threading.Event()
     told: list[int] = []
-    with _core.watch_lines(lambda event: None, files=["<nobody's>"]):
+    with watch_lines(lambda event: None, files=["<nobody's>"]):
         thread = threading.Thread(target=mine["f"], args=(ready, go))
         thread.start()
         ready.wait()
-        with _core.watch_lines(
+        with watch_lines(
             line=lambda event: told.append(event.line), files=["<mine>"], threads="all"
         ):
             go.set()
@@ -194,7 +193,7 @@ def test_stopping_and_starting_inside_other_code_loses_nothing() -> None:
     told: list[int] = []
 
     def start() -> Any:
-        return _core.watch_lines(line=lambda event: told.append(event.line), files=["<mine>"])
+        return watch_lines(line=lambda event: told.append(event.line), files=["<mine>"])
 
     watches = [start()]
 
@@ -226,7 +225,7 @@ def test_a_thread_takes_our_trace_function_off_after_the_stop() -> None:
         other["calling"](int)
         left.append(sys.gettrace())
 
-    with _core.watch_lines(lambda event: None, files=["<mine>"]):
+    with watch_lines(lambda event: None, files=["<mine>"]):
         thread = threading.Thread(target=other["calling"], args=(work,))
         thread.start()
         ready.wait()
@@ -266,7 +265,7 @@ def test_a_tracer_or_profiler_that_comes_in_other_code_hears_its_callers(kind: s
 
     want = run()
     assert len(want) >= 4
-    with _core.watch_lines(lambda event: None, files=["<mine>"]):
+    with watch_lines(lambda event: None, files=["<mine>"]):
         assert run() == want
 
 
@@ -286,13 +285,13 @@ def test_a_profiler_counts_the_same_calls() -> None:
         }
 
     want = counts()
-    with _core.watch_lines(lambda event: None, files=["<mine>"]):
+    with watch_lines(lambda event: None, files=["<mine>"]):
         assert counts() == want
 
 
 def test_an_exception_thrown_into_a_fresh_generator_arrives_though_consumers_are_asked() -> None:
     text = "def generator():\n    yield 1\n"
-    with _core.watch_lines(lambda event: None, select=lambda code: len([code]) > 1):
+    with watch_lines(lambda event: None, select=lambda code: len([code]) > 1):
         for _ in range(2):
             fresh = module(text, "<other>")["generator"]()
             with pytest.raises(ValueError, match="sent in"):
@@ -319,7 +318,7 @@ def test_recursion_goes_as_deep_as_without_us(file: str) -> None:
 
     depth()  # the first time Python itself may stop one earlier
     want = depth()
-    with _core.watch_lines(lambda event: None, files=["<mine>"]):
+    with watch_lines(lambda event: None, files=["<mine>"]):
         assert depth() == want
 
 
@@ -331,9 +330,7 @@ def test_recursion_that_needs_no_stack_without_us_needs_none_with_us(file: str) 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(70_000)
     try:
-        with _core.watch_lines(
-            line=lambda event: told.append(event.code.co_name), files=["<mine>"]
-        ):
+        with watch_lines(line=lambda event: told.append(event.code.co_name), files=["<mine>"]):
             assert space["down"](60_000) == 60_000
             assert told.count("down") == (60_001 if file == "<mine>" else 0)
             mine["f"]()

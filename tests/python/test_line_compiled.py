@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from line_files import OTHER, evaluator, module
-
-from tensortap import _core
+from line_lab import watch_lines
 
 torch = pytest.importorskip("torch")
 
@@ -37,7 +36,7 @@ def user() -> Iterator[dict[str, Any]]:
 
 
 def watch(told: list[str]) -> Any:
-    return _core.watch_lines(
+    return watch_lines(
         lambda event: told.extend(change.name for change in event.changes), files=["<mine>"]
     )
 

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from line_lab import BACKENDS, run, surroundings
+from line_lab import BACKENDS, run, surroundings, watch_lines
 
 
 def lab(source: str, backend: str) -> Any:
@@ -233,13 +233,12 @@ def test_own_threads_only_where_asked(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_frames_that_run_already_are_seen_from_their_next_line(backend: str) -> None:
-    from tensortap import _core
 
     names: list[str] = []
     here = surroundings(backend)
 
     def start() -> Any:
-        return _core.watch_lines(
+        return watch_lines(
             lambda e: names.extend(c.name for c in e.changes),
             codes=[test_frames_that_run_already_are_seen_from_their_next_line.__wrapped__.__code__]
             if hasattr(test_frames_that_run_already_are_seen_from_their_next_line, "__wrapped__")

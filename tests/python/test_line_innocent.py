@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from line_lab import BACKENDS, FILE, code_of, run, surroundings, tensor, torch
-
-from tensortap import _core
+from line_lab import BACKENDS, FILE, code_of, run, surroundings, tensor, torch, watch_lines
 
 needs_torch = pytest.mark.skipif(torch is None, reason="torch is not here")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch about its prototypes
@@ -48,7 +46,7 @@ def test_results_exceptions_and_tracebacks_are_the_same(backend: str) -> None:
     random.seed(7)
     plain = program(lib)
     random.seed(7)
-    with _core.watch_lines(
+    with watch_lines(
         lambda e: None, codes=[code_of(program), code_of(fail)], arrays=True, before=lambda e: None
     ):
         watched = program(lib)
@@ -183,7 +181,7 @@ def test_watching_does_not_grow_memory() -> None:
         return sys.getallocatedblocks()
 
     def watch() -> None:
-        with _core.watch_lines(lambda e: None, codes=[code_of(loop)], arrays=True):
+        with watch_lines(lambda e: None, codes=[code_of(loop)], arrays=True):
             loop()
 
     watch()
@@ -199,7 +197,7 @@ def test_code_without_source_is_told_like_any_other(backend: str) -> None:
     space = dict(names)
     told: list[str] = []
     code = compile("z = x + y\nz += 1", "/nowhere/at/all.py", "exec")
-    with _core.watch_lines(
+    with watch_lines(
         lambda e: told.extend(c.name for c in e.changes), files=["/nowhere/at/all.py"], arrays=True
     ):
         exec(code, space)
@@ -220,7 +218,7 @@ def test_a_callback_that_raises_is_counted_and_muted(backend: str) -> None:
             x = x + 1
         return x
 
-    with _core.watch_lines(bad, codes=[code_of(loop)], arrays=True) as watch:
+    with watch_lines(bad, codes=[code_of(loop)], arrays=True) as watch:
         loop(names["x"])
         count = watch.errors
     assert count[0] == 100
@@ -238,7 +236,7 @@ def test_ctrl_c_in_a_callback_reaches_the_program(backend: str) -> None:
 
     with (
         pytest.raises(KeyboardInterrupt),
-        _core.watch_lines(interrupt, codes=[code_of(program)], arrays=True) as watch,
+        watch_lines(interrupt, codes=[code_of(program)], arrays=True) as watch,
     ):
         program(lib)
     assert watch.errors[0] == 0
@@ -247,7 +245,7 @@ def test_ctrl_c_in_a_callback_reaches_the_program(backend: str) -> None:
 def test_code_with_its_own_builtins_is_no_obstacle() -> None:
     told: list[str] = []
     code = compile("z = x + 1", FILE, "exec")
-    with _core.watch_lines(
+    with watch_lines(
         lambda e: told.extend(c.name for c in e.changes), files=[FILE], arrays=True
     ) as watch:
         exec(code, {"x": tensor("numpy"), "__builtins__": {}})

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from line_lab import FILE, code_of, keep_source, run, surroundings
+from line_lab import FILE, code_of, keep_source, run, surroundings, watch_lines
 
 from tensortap import _core
 from tensortap.analysis.table import table
@@ -35,7 +35,7 @@ def told(code: CodeType, *calls: Any, **space: Any) -> list[tuple[int, str, list
             for change in event.changes
         )
 
-    with _core.watch_lines(keep, files=[code.co_filename], arrays=True) as watch:
+    with watch_lines(keep, files=[code.co_filename], arrays=True) as watch:
         exec(code, space)
         for name, *given in calls:
             space[name](*given)
@@ -101,7 +101,7 @@ def test_a_function_that_pytest_rewrote_has_its_arrows() -> None:
         return w
 
     assert any(name.startswith("@py_") for name in code_of(work).co_varnames)
-    with _core.watch_lines(keep, codes=[code_of(work)], arrays=True):
+    with watch_lines(keep, codes=[code_of(work)], arrays=True):
         work(np.ones(2))
     assert found == [("z", ["x"]), ("w", ["x", "z"])]
 
@@ -169,7 +169,8 @@ def test_without_debug_ranges_changes_have_names_and_there_is_one_warning(tmp_pa
         "def told(event):\n"
         "    print(event.line, event.changes[0].name, len(event.changes[0].reads))\n"
         "for _ in range(2):\n"
-        "    with _core.watch_lines(told, codes=[work.__code__], arrays=True):\n"
+        "    select = lambda code: code is work.__code__\n"
+        "    with _core.watch_lines(told, select=select, arrays=True):\n"
         "        work(np.ones(2))\n"
     )
     ran = subprocess.run(
@@ -210,5 +211,5 @@ def test_a_python_that_is_newer_than_any_tested_has_no_line_events(
 ) -> None:
     monkeypatch.setattr(sys, "hexversion", 0x03100000)
     with pytest.raises(RuntimeError, match=r"tested up to Python 3\.\d+, and this is 3\.16"):
-        _core.watch_lines(lambda event: None)
+        watch_lines(lambda event: None)
     assert _core.stats(np.arange(3.0)).max == 2  # all else works

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_files import module
-from line_lab import code_of, surroundings
-
-from tensortap import _core
+from line_lab import code_of, surroundings, watch_lines
 
 
 def work(x: Any) -> Any:
@@ -70,7 +68,7 @@ def test_a_trace_function_gets_every_event_as_without_us(is_selected: bool) -> N
 
     def watched() -> None:
         code = code_of(work) if is_selected else code_of(surroundings)
-        with _core.watch_lines(
+        with watch_lines(
             lambda e: names.extend(c.name for c in e.changes), codes=[code], arrays=True
         ):
             both()
@@ -83,7 +81,7 @@ def test_a_trace_function_gets_every_event_as_without_us(is_selected: bool) -> N
 
 def test_there_is_no_trace_function_afterwards_if_there_was_none() -> None:
     old = sys.gettrace()
-    with _core.watch_lines(lambda e: None):
+    with watch_lines(lambda e: None):
         work(X)
     assert sys.gettrace() is old
     assert threading.gettrace() is None
@@ -93,7 +91,7 @@ def test_it_is_put_back_on_an_exception_too() -> None:
     log = Log()
 
     def fail() -> None:
-        with pytest.raises(ZeroDivisionError), _core.watch_lines(lambda e: None):
+        with pytest.raises(ZeroDivisionError), watch_lines(lambda e: None):
             1 / 0  # noqa: B018
 
     traced(fail, log)
@@ -103,7 +101,7 @@ def test_the_threads_trace_function_is_called_and_put_back() -> None:
     log, names = Log(), []
     threading.settrace(log)
     try:
-        with _core.watch_lines(
+        with watch_lines(
             lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
         ):
             thread = threading.Thread(target=work, args=(X,))
@@ -139,7 +137,7 @@ def test_a_debugger_that_steps_still_steps() -> None:
     old = sys.gettrace()
 
     def program() -> None:
-        with _core.watch_lines(
+        with watch_lines(
             lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
         ):
             work(X)
@@ -159,7 +157,7 @@ def test_a_debugger_stops_in_frames_that_ran_unwatched_before() -> None:
     old = sys.gettrace()
 
     def unwatched(n: int) -> None:
-        with _core.watch_lines(lambda e: None, codes=[code_of(work)]):
+        with watch_lines(lambda e: None, codes=[code_of(work)]):
             n = inner(n)
         sys.settrace(log)
         sys._getframe().f_trace = local
@@ -183,7 +181,7 @@ def test_a_debugger_stops_in_frames_that_ran_unwatched_before() -> None:
 
 def test_a_tracer_set_and_taken_off_while_we_watch_leaves_us_on() -> None:
     names: list[str] = []
-    with _core.watch_lines(
+    with watch_lines(
         lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
     ):
         old = sys.gettrace()
@@ -205,7 +203,7 @@ def test_coverage_counts_the_same_lines() -> None:
         measuring.start()
         try:
             if is_watched:
-                with _core.watch_lines(lambda e: None, codes=[code_of(work)], arrays=True):
+                with watch_lines(lambda e: None, codes=[code_of(work)], arrays=True):
                     work(X)
                     helper(1)
             else:
@@ -228,12 +226,12 @@ def test_a_clear_error_where_no_monitoring_tool_is_left() -> None:
         monitoring.use_tool_id(tool, f"tool {tool}")
     try:
         with pytest.raises(RuntimeError, match=r"sys\.monitoring"):
-            _core.watch_lines(lambda e: None)
+            watch_lines(lambda e: None)
         assert [monitoring.get_tool(tool) for tool in (3, 4)] == ["tool 3", "tool 4"]
     finally:
         for tool in (3, 4):
             monitoring.free_tool_id(tool)
-    with _core.watch_lines(lambda e: None):
+    with watch_lines(lambda e: None):
         assert monitoring.get_tool(3) == "tensortap"
     assert monitoring.get_tool(3) is None
 
@@ -254,7 +252,7 @@ def test_another_tracer_does_not_hear_of_the_statements_in_a_line() -> None:
 
     sys.settrace(tracer)
     try:
-        with _core.watch_lines(keep, files=["<mine>"], arrays=True):
+        with watch_lines(keep, files=["<mine>"], arrays=True):
             space["work"](np.ones(2))
     finally:
         sys.settrace(None)
@@ -272,7 +270,7 @@ def test_who_stops_in_the_middle_of_a_line_leaves_the_frame_as_it_was() -> None:
         b = a + 1; watch.close(); c = b + 1; found = [sys._getframe().f_trace_opcodes]  # fmt: skip  # noqa: E702, F841
         return [*found, sys._getframe().f_trace_opcodes]
 
-    watch = _core.watch_lines(keep, files=[__file__], arrays=True)
+    watch = watch_lines(keep, files=[__file__], arrays=True)
     try:
         assert work() == [False, False]
     finally:

@@ -261,7 +261,8 @@ def test_line_events_say_that_they_see_no_compiled_lines() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         watched = _core.watch_lines(
-            lambda event: changed.extend(change.name for change in event.changes), files=[__file__]
+            lambda event: changed.extend(change.name for change in event.changes),
+            select=lambda code: code.co_filename == __file__,
         )
         for _ in range(2):
             work(X)

@@ -278,7 +278,9 @@ def test_flow_a_run_and_two_tracers_work_at_once(tmp_path):
         ModelTracer(model, ["forward.x"]) as first,
         ModelTracer(model, ["forward.x", "bn"]) as second,
     ):
-        with tt._core.watch_lines(lambda event: None, files=[__file__]):
+        with tt._core.watch_lines(
+            lambda event: None, select=lambda code: code.co_filename == __file__
+        ):
             model(torch.randn(5, 8))
         model(torch.randn(5, 8))
     assert len(first.results["forward.x"].values) == len(second.results["forward.x"].values) == 6

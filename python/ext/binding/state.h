@@ -38,9 +38,6 @@ struct tt_buf; /* of tensortap_tools.h */
     X(trace_tracer)         \
     X(operators_log)
 
-/* Named tuples of the line source. */
-enum { LINES_TYPE_READ, LINES_TYPE_CHANGE, LINES_TYPE_EVENT, LINES_TYPE_COUNT };
-
 /* Changes of variables that are in the open run already: as many as one statement
  * makes, and more. */
 enum { PUT_KEYS = 256 };
@@ -51,10 +48,9 @@ struct binding_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     BINDING_TYPE_MAP(X)
 #undef X
-    PyTypeObject *slice_type; /* owned; a struct sequence, made by summary_slice_type() */
-    PyTypeObject *line_types[LINES_TYPE_COUNT]; /* owned; struct sequences */
-    struct lines_source *lines;                 /* owned; NULL until somebody watches lines */
-    tensor_torch torch;                         /* filled when torch is first seen */
+    PyTypeObject *slice_type;           /* owned; a struct sequence, made by summary_slice_type() */
+    struct lines_source *lines;         /* owned; NULL until somebody watches lines */
+    tensor_torch torch;                 /* filled when torch is first seen */
     bool is_device_forced;              /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
     struct calls_state *calls;          /* owned; of the source of module calls */
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */

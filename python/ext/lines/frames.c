@@ -28,13 +28,6 @@ static bool is_own(const lines_source *source, PyCodeObject *code)
            PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
-/* More than changes: it has events of frames without its names, too. */
-static bool wants_frames(const lines_consumer *consumer)
-{
-    return consumer->enter != NULL || consumer->leave != NULL || consumer->line != NULL ||
-           consumer->before != NULL;
-}
-
 static void ask_consumers(lines_source *source, lines_code *known)
 {
     uint64_t generation = source->generation; /* another thread may change it meanwhile */
@@ -54,8 +47,7 @@ static void ask_consumers(lines_source *source, lines_code *known)
             lines_source_note_error(source, id);
             is_wanted = false;
         }
-        if (is_wanted && slot->roots != NULL &&
-            (consumer->wants & LINES_NAMED || !wants_frames(consumer)))
+        if (is_wanted && slot->roots != NULL)
             is_wanted = lines_names_are_in(known->code, slot->roots);
         mask |= is_wanted ? (uint32_t)1 << id : 0;
     }

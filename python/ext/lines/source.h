@@ -42,8 +42,7 @@
  * written (a variable index by its value).  Use them where you can: they are looked up once for a
  * code object, not at each change.  In code whose consumers all have names, a line that stores
  * none of them and calls nothing costs as much as an empty trace function; a call costs one look
- * at what the names hold; code without such a name is not watched at all (with enter, leave or
- * line it is, and its lines are cheap).  Names are also the way to follow objects that are not
+ * at what the names hold; code without such a name is not watched at all.  Names are also the way to follow objects that are not
  * tensors: with LINES_OBJECTS alone, every int that is assigned to anything is a change.
  * LINES_TOUCHES adds LINES_TOUCHED for a named list, dict or other object after each statement
  * that may have changed it in place; the consumer has to find out whether it did.
@@ -129,7 +128,6 @@ enum {
     LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
                               analysed; to read a few names with base_frame_slot */
-    LINES_NAMED = 1 << 5,   /* no enter, line and leave of code without the names either */
 };
 
 typedef enum lines_threads {
@@ -219,8 +217,7 @@ struct binding_state;
 lines_source *lines_source_of(struct binding_state *state);
 void lines_source_free(lines_source *source);
 
-/* watch_lines(), and its events as named tuples. */
+/* watch_lines() */
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs);
-PyTypeObject *lines_tuple_type(int which);
 
 #endif

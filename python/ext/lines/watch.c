@@ -1,137 +1,93 @@
 /* watch.c -- watch_lines() and the class LineWatch: a consumer of the line source with
  * Python callbacks.
  *
- * For front ends that are not in the hot path, and for tests.  Events are named tuples,
- * which keep their tensors alive: a callback should not keep them.
+ * For front ends that are not in the hot path, and for tests.  An event is a namespace with the fields of
+ * lines_event that Python may want.  It keeps its tensors alive: a callback should not keep it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "binding/type.h"
 #include "lines/source.h"
 
-/* ---- events as named tuples ------------------------------------------------------ */
+/* ---- events as namespaces -------------------------------------------------------- */
 
-static PyStructSequence_Field read_fields[] = {
-    { "kind", "'local', 'global', 'attribute' or 'item'" },
-    { "name", "as written" },
-    { "key", "number of this state of the name" },
-    { "object", "the tensor; None: it is gone, or in another state" },
-    { "version", "torch's count of in-place changes" },
-    { "is_seen", "the key was reported before" },
-    { 0 },
-};
-static PyStructSequence_Field change_fields[] = {
-    { "kind", "'local', 'global', 'attribute' or 'item'" },
-    { "name", "as written" },
-    { "how", "'bound', 'rebound', 'inplace' or 'touched'" },
-    { "old_key", "of the state before; None: there was none" },
-    { "key", "of the state now" },
-    { "object", "the tensor" },
-    { "reads", "indices into the event's reads: the arrows to this name" },
-    { "version", "torch's count of in-place changes" },
-    { "is_sampled", "above 64 MB: only a part of the contents was compared" },
-    { 0 },
-};
-static PyStructSequence_Field event_fields[] = {
-    { "frame", "number of the frame" },
-    { "code", "its code object" },
-    { "line", "first line of the statement" },
-    { "changes", "list of LineChange" },
-    { "reads", "list of LineRead" },
-    { "caller", "number of the nearest watched frame below; 0: none" },
-    { "thread", "as threading.get_ident()" },
-    { "value", "in leave: what is returned or yielded" },
-    { "is_return", "the statement returns or yields; in leave: not by an exception" },
-    { "is_resumed", "in enter: a generator goes on" },
-    { "is_yield", "in leave: it will go on" },
-    { 0 },
-};
-static PyStructSequence_Desc descriptions[LINES_TYPE_COUNT] = {
-    { "tensortap.LineRead", "A name that a statement read.", read_fields, 6 },
-    { "tensortap.LineChange", "A name that a statement changed.", change_fields, 9 },
-    { "tensortap.LineEvent", "What a statement did.", event_fields, 11 },
-};
+enum { CHANGE, BEFORE, ENTER, LEAVE, LINE, SELECT, NAMESPACE, OBJECT_COUNT };
 
-PyTypeObject *lines_tuple_type(int which)
-{
-    return PyStructSequence_NewType(&descriptions[which]);
-}
-
-/* A named tuple of the values, which are given up; NULL: they could not be made. */
-static PyObject *named_tuple(const binding_state *state, int which, PyObject *values)
-{
-    PyObject *made =
-        values != NULL ? PyObject_CallOneArg((PyObject *)state->line_types[which], values) : NULL;
-    Py_XDECREF(values);
-    return made;
-}
+typedef struct watch {
+    PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
+    PyObject *object[OBJECT_COUNT];     /* each owned or NULL; functions; types.SimpleNamespace */
+    int id;                             /* -1: closed */
+} watch;
 
 static const char *const kinds[] = { "local", "global", "attribute", "item" };
 static const char *const hows[] = { "bound", "rebound", "inplace", "touched" };
+
+/* A namespace of a dict, which is given up; NULL: it could not be made. */
+static PyObject *namespace_of(const watch *self, PyObject *fields)
+{
+    PyObject *made =
+        fields != NULL ? PyObject_VectorcallDict(self->object[NAMESPACE], NULL, 0, fields) : NULL;
+    Py_XDECREF(fields);
+    return made;
+}
 
 static PyObject *or_none(PyObject *obj)
 {
     return obj != NULL ? obj : Py_None;
 }
 
-static PyObject *read_tuple(const binding_state *state, const lines_name *read)
+/* key: of this state of the name; object: None if it is gone, or in another state now; is_seen: the key
+ * was reported before */
+static PyObject *read_of(const watch *self, const lines_name *read)
 {
-    return named_tuple(state, LINES_TYPE_READ,
-                       Py_BuildValue("sOKOIN", kinds[read->kind], read->name,
-                                     (unsigned long long)read->key, or_none(read->object), read->version,
-                                     PyBool_FromLong(read->is_seen)));
+    return namespace_of(self, Py_BuildValue("{sssOsKsOsO}", "kind", kinds[read->kind], "name", read->name,
+                                            "key", (unsigned long long)read->key, "object",
+                                            or_none(read->object), "is_seen",
+                                            read->is_seen ? Py_True : Py_False));
 }
 
-static PyObject *change_tuple(const binding_state *state, const lines_change *change)
+/* old_key: None if there was no state before; reads: indices into the event's reads, the arrows to this
+ * name; is_sampled: above 64 MB only a part of the contents was compared */
+static PyObject *change_of(const watch *self, const lines_change *change)
 {
-    PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count); /* owned */
+    PyObject *arrows = PyList_New(0); /* owned */
     for (size_t i = 0; arrows != NULL && i < change->read_count; i++)
-        PyTuple_SET_ITEM(arrows, (Py_ssize_t)i, PyLong_FromLong(change->reads[i]));
+        binding_list_add(&arrows, PyLong_FromLong(change->reads[i]));
     PyObject *old = change->old_key != 0 ? PyLong_FromUnsignedLongLong(change->old_key) /* owned */
                                          : Py_NewRef(Py_None);
-    return named_tuple(state, LINES_TYPE_CHANGE,
-                       Py_BuildValue("sOsNKONIN", kinds[change->now.kind], change->now.name,
-                                     hows[change->how], old, (unsigned long long)change->now.key,
-                                     or_none(change->now.object), arrows, change->now.version,
-                                     PyBool_FromLong(change->is_sampled)));
+    return namespace_of(self, Py_BuildValue("{sssOsssNsKsOsNsO}", "kind", kinds[change->now.kind], "name",
+                                            change->now.name, "how", hows[change->how], "old_key", old,
+                                            "key", (unsigned long long)change->now.key, "object",
+                                            or_none(change->now.object), "reads", arrows, "is_sampled",
+                                            change->is_sampled ? Py_True : Py_False));
 }
 
-static PyObject *event_tuple(const binding_state *state, const lines_event *event)
+static PyObject *event_of(const watch *self, const lines_event *event)
 {
-    PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the tuple's */
+    PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the dict's */
     for (size_t i = 0; i < event->read_count && reads != NULL; i++)
-        binding_list_add(&reads, read_tuple(state, &event->reads[i]));
+        binding_list_add(&reads, read_of(self, &event->reads[i]));
     for (size_t i = 0; i < event->change_count && changes != NULL; i++)
-        binding_list_add(&changes, change_tuple(state, &event->changes[i]));
-    return named_tuple(
-        state, LINES_TYPE_EVENT,
-        Py_BuildValue("KOiNNKKONNN", (unsigned long long)event->frame, event->code, event->line, changes,
-                      reads, (unsigned long long)event->caller, (unsigned long long)event->thread,
-                      or_none(event->value), PyBool_FromLong(event->is_return),
-                      PyBool_FromLong(event->is_resumed), PyBool_FromLong(event->is_yield)));
+        binding_list_add(&changes, change_of(self, &event->changes[i]));
+    return namespace_of(
+        self,
+        Py_BuildValue("{sKsOsisNsNsKsKsOsOsOsO}", "frame", (unsigned long long)event->frame, "code",
+                      event->code, "line", event->line, "changes", changes, "reads", reads, "caller",
+                      (unsigned long long)event->caller, "thread", (unsigned long long)event->thread,
+                      "value", or_none(event->value), "is_return", event->is_return ? Py_True : Py_False,
+                      "is_resumed", event->is_resumed ? Py_True : Py_False, "is_yield",
+                      event->is_yield ? Py_True : Py_False));
 }
 
 /* ---- callbacks --------------------------------------------------------------- */
 
-enum { CHANGE, BEFORE, ENTER, LEAVE, LINE, SELECT, FILES, CODES, OBJECT_COUNT };
-
-typedef struct watch {
-    PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
-    PyObject *object[OBJECT_COUNT];     /* each owned or NULL; functions, then tuples */
-    int id;                             /* -1: closed */
-    base_frame *at;                     /* of the event that a callback is called with */
-} watch;
-
 static void call(watch *self, int which, const lines_event *event)
 {
-    Py_INCREF(self);                                     /* it may close itself */
-    PyObject *function = Py_NewRef(self->object[which]); /* owned */
-    PyObject *tuple = event_tuple(self->state, event);   /* owned */
-    base_frame *outer = self->at;
-    self->at = event->at;
-    PyObject *done = tuple != NULL ? PyObject_CallOneArg(function, tuple) : NULL; /* owned */
-    self->at = outer;
+    Py_INCREF(self);                                                            /* it may close itself */
+    PyObject *function = Py_NewRef(self->object[which]);                        /* owned */
+    PyObject *made = event_of(self, event);                                     /* owned */
+    PyObject *done = made != NULL ? PyObject_CallOneArg(function, made) : NULL; /* owned */
     Py_XDECREF(done);
-    Py_XDECREF(tuple);
+    Py_XDECREF(made);
     Py_DECREF(function);
     Py_DECREF(self);
 }
@@ -147,24 +103,9 @@ CALLBACK(on_enter, ENTER)
 CALLBACK(on_leave, LEAVE)
 CALLBACK(on_line, LINE)
 
-static bool is_listed(const watch *self, PyCodeObject *code)
-{
-    PyObject *files = self->object[FILES], *codes = self->object[CODES]; /* borrowed */
-    if (files == NULL && codes == NULL)
-        return true;
-    if (files != NULL && PySequence_Contains(files, code->co_filename) == 1)
-        return true;
-    for (Py_ssize_t i = 0; codes != NULL && i < PyTuple_GET_SIZE(codes); i++)
-        if (PyTuple_GET_ITEM(codes, i) == (PyObject *)code)
-            return true;
-    return false;
-}
-
 static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 {
     const watch *self = context;
-    if (!is_listed(self, code))
-        return false;
     if (self->object[SELECT] == NULL)
         return true;
     PyObject *answer = PyObject_CallOneArg(self->object[SELECT], (PyObject *)code); /* owned */
@@ -177,31 +118,6 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 }
 
 /* ---- the class --------------------------------------------------------------- */
-
-/* A function, or a sequence of strings or code objects; None counts as not given. */
-static int store(PyObject **to, PyObject *given, int which, const char *what)
-{
-    if (given == NULL || given == Py_None)
-        return 0;
-    if (which <= SELECT) {
-        if (!PyCallable_Check(given)) {
-            PyErr_Format(PyExc_TypeError, "%s must be callable, not %s", what, Py_TYPE(given)->tp_name);
-            return -1;
-        }
-        *to = Py_NewRef(given);
-        return 0;
-    }
-    PyTypeObject *type = which == CODES ? &PyCode_Type : &PyUnicode_Type;
-    *to = PySequence_Tuple(given);
-    for (Py_ssize_t i = 0; *to != NULL && i < PyTuple_GET_SIZE(*to); i++) {
-        if (PyObject_TypeCheck(PyTuple_GET_ITEM(*to, i), type))
-            continue;
-        PyErr_Format(PyExc_TypeError, "%s must be a sequence of %s, not of %s", what, type->tp_name,
-                     Py_TYPE(PyTuple_GET_ITEM(*to, i))->tp_name);
-        return -1;
-    }
-    return *to != NULL ? 0 : -1;
-}
 
 static int read_threads(PyObject *given, lines_threads *out)
 {
@@ -218,9 +134,8 @@ static int read_threads(PyObject *given, lines_threads *out)
 
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "change", "before",  "enter",   "leave", "line",
-                                "select", "files",   "codes",   "names", "threads",
-                                "arrays", "objects", "touches", "bare",  NULL };
+    static char *keywords[] = { "change",  "before", "enter",   "leave",   "line", "select", "names",
+                                "threads", "arrays", "objects", "touches", "bare", NULL };
     static lines_fn *const functions[] = { [CHANGE] = on_change,
                                            [BEFORE] = on_before,
                                            [ENTER] = on_enter,
@@ -236,10 +151,10 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
     PyObject *set = NULL;                                                     /* owned */
     int arrays = 0, objects = 0, touches = 0, bare = 0;
     lines_consumer consumer = { .threads = LINES_THREADS_LATER, .selects = selects };
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOpppp:watch_lines", keywords,
-                                     &given[CHANGE], &given[BEFORE], &given[ENTER], &given[LEAVE],
-                                     &given[LINE], &given[SELECT], &given[FILES], &given[CODES], &names,
-                                     &threads, &arrays, &objects, &touches, &bare))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOpppp:watch_lines", keywords, &given[CHANGE],
+                                     &given[BEFORE], &given[ENTER], &given[LEAVE], &given[LINE],
+                                     &given[SELECT], &names, &threads, &arrays, &objects, &touches,
+                                     &bare))
         return NULL;
     lines_source *source = lines_source_of(state);
     watch *self =
@@ -248,12 +163,20 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
         return NULL;
     self->state = state;
     self->id = -1;
-    for (int i = 0; i < OBJECT_COUNT; i++) {
-        if (store(&self->object[i], given[i], i, keywords[i]) < 0)
-            goto out;
-        if (i <= LINE && self->object[i] != NULL)
+    PyObject *one = PySys_GetObject("implementation"); /* borrowed; an import may need builtins */
+    self->object[NAMESPACE] = one != NULL ? Py_NewRef((PyObject *)Py_TYPE(one)) : NULL;
+    for (int i = 0; i <= SELECT && !PyErr_Occurred(); i++) {
+        if (given[i] == NULL || given[i] == Py_None)
+            continue;
+        if (!PyCallable_Check(given[i]))
+            PyErr_Format(PyExc_TypeError, "%s must be callable, not %s", keywords[i],
+                         Py_TYPE(given[i])->tp_name);
+        self->object[i] = Py_NewRef(given[i]);
+        if (i <= LINE)
             consumer.functions[places[i]] = functions[i];
     }
+    if (PyErr_Occurred())
+        goto out;
     if (threads != NULL && read_threads(threads, &consumer.threads) < 0)
         goto out;
     if (bare && (consumer.change != NULL || consumer.before != NULL)) {
@@ -300,25 +223,9 @@ static PyObject *watch_exit(PyObject *self, PyObject *Py_UNUSED(args))
     Py_RETURN_FALSE;
 }
 
-static PyObject *watch_local(PyObject *self, PyObject *name)
-{
-    base_frame *at = ((watch *)self)->at;
-    if (at == NULL || !PyUnicode_Check(name))
-        return PyErr_Format(PyExc_RuntimeError, "local(name) is for use in a callback");
-    PyObject *found = lines_frame_get(at, name);
-    if (found == NULL)
-        PyErr_SetObject(PyExc_KeyError, name);
-    return found;
-}
-
 static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
     return lines_source_error_tuple(((watch *)self)->state->lines, ((watch *)self)->id);
-}
-
-static PyObject *get_is_open(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(((watch *)self)->id >= 0);
 }
 
 static int watch_traverse(PyObject *self, visitproc visit, void *arg)
@@ -335,7 +242,6 @@ static int watch_clear(PyObject *self)
 
 static PyMethodDef methods[] = {
     { "close", watch_close, METH_NOARGS, "Stop watching; twice is harmless." },
-    { "local", watch_local, METH_O, "Return a variable of the frame that the current event is about." },
     { "__enter__", watch_enter, METH_NOARGS, NULL },
     { "__exit__", watch_exit, METH_VARARGS, NULL },
     { 0 },
@@ -343,7 +249,6 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef getters[] = {
     { "errors", get_errors, NULL, "How many callbacks failed, and the first message.", NULL },
-    { "is_open", get_is_open, NULL, "Is it still watching?", NULL },
     { 0 },
 };
 

@@ -6,7 +6,6 @@
 #include "binding/state.h"
 
 BINDING_FUNCTION(spy_save);
-BINDING_FUNCTION(spy_count_up);
 
 int spy_init(PyObject *module, binding_state *state);
 

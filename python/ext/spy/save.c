@@ -42,23 +42,3 @@ out:
     Py_XDECREF(context);
     return result;
 }
-
-/* _count_up(counts, key) -> int: counts[key] + 1, in one piece for all threads. */
-BINDING_FUNCTION(spy_count_up)
-{
-    (void)module;
-    if (kwnames != NULL || nargs != 2 || !PyDict_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError, "_count_up(dict, key)");
-    PyObject *old = PyDict_GetItemWithError(args[0], args[1]); /* borrowed */
-    if (old == NULL && PyErr_Occurred())
-        return NULL;
-    long long count = old != NULL ? PyLong_AsLongLong(old) : 0;
-    if (count == -1 && PyErr_Occurred())
-        return NULL;
-    PyObject *result = PyLong_FromLongLong(count);   /* owned */
-    PyObject *next = PyLong_FromLongLong(count + 1); /* owned */
-    if (result == NULL || next == NULL || PyDict_SetItem(args[0], args[1], next) < 0)
-        Py_CLEAR(result);
-    Py_XDECREF(next);
-    return result;
-}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import weakref
 from collections import defaultdict
 from contextvars import ContextVar
@@ -45,6 +46,8 @@ FORMATS = ("pt", "npy", "safetensors", "run")
 _context: ContextVar[DebugContext | None] = _core._spy_context  # the innermost
 _entered: ContextVar[tuple[DebugContext, ...]] = ContextVar("tensortap_spy_entered", default=())
 _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
+_counting = threading.Lock()
+os.register_at_fork(after_in_child=_counting._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class TensorSaver(BaseDebugger):
@@ -162,7 +165,7 @@ class TensorSaver(BaseDebugger):
         if not self.enabled:
             return
         for path, leaf in leaves(name, tensor):
-            call = _core._count_up(self.call_counts, path) if call_idx is None else index(call_idx)
+            call = self._count(path) if call_idx is None else index(call_idx)
             if norm_only:
                 leaf = row_norms(leaf)
             if self.format == "run":
@@ -176,6 +179,13 @@ class TensorSaver(BaseDebugger):
             else:
                 file = f"{self._stem(path)}{call}.{self.format}"
                 self._write(file, leaf, self.format, is_waiting)
+
+    def _count(self, name: str) -> int:
+        """Return the number of a call of a name, from 0."""
+        with _counting:
+            call = self.call_counts[name]
+            self.call_counts[name] = call + 1
+        return call
 
     def _stem(self, name: str) -> str:
         """Return the path of a name's files up to the number of the call."""
