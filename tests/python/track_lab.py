@@ -30,8 +30,11 @@ def run(
     space: dict[str, Any] = {"np": np, "torch": torch, **given}
     exec(compile(text, file, "exec"), space)
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        var_tracker(*names, rtol=rtol, atol=atol)(space["work"])()
+    try:
+        with contextlib.redirect_stdout(out):
+            var_tracker(*names, rtol=rtol, atol=atol)(space["work"])()
+    finally:
+        del linecache.cache[file]  # another test has a real file of this name
     return out.getvalue()
 
 
