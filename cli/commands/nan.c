@@ -35,14 +35,13 @@ static void add_row(tt_table *table, const char *role, const char *name, const t
 {
     const tt_stats *s = &p->stats;
     bool is_origin = strcmp(role, "here") == 0, has_stats = !is_number(p);
-    bool is_bare = has_stats && isnan(s->min) && s->count > 0;
+    bool is_bare = has_stats && isnan(s->min) && s->count > 0; /* of no finite element */
     tt_table_cell(table, TT_MOOD_FAINT, role);
     tt_table_cell(table, is_origin ? TT_MOOD_ALARM : TT_MOOD_PLAIN, name);
     tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
     tt_table_cell(table, TT_MOOD_TYPE, tt_screen_type(p, true));
-    tt_table_cell(table, TT_MOOD_PLAIN,
-                  is_bare ? "none" : tt_screen_number(has_stats ? s->min : p->scalar));
-    tt_table_cell(table, TT_MOOD_PLAIN, is_bare ? "finite" : has_stats ? tt_screen_number(s->max) : "");
+    tt_table_cell(table, TT_MOOD_PLAIN, is_bare ? "" : tt_screen_number(has_stats ? s->min : p->scalar));
+    tt_table_cell(table, TT_MOOD_PLAIN, has_stats && !is_bare ? tt_screen_number(s->max) : "");
     tt_table_cell(table, TT_MOOD_PLAIN, has_stats && !is_bare ? tt_screen_number(tt_stats_rms(s)) : "");
     tt_table_cell(table, TT_MOOD_ALARM, has_stats ? tt_screen_nonfinite(s) : "");
 }
