@@ -179,3 +179,8 @@ def test_a_run_carries_its_own_cost(folder: Path) -> None:
     assert run_read.names() == ["x"]
     assert run_read.names("tensortap/*") == ["tensortap/cost"]
     assert run_read.steps[-1] == last
+
+
+def test_a_cost_that_is_too_small_to_show_is_not_shown_as_zero(folder: Path) -> None:
+    with tt.record(folder) as run:
+        assert "cost less than 0.1%" in repr(run)

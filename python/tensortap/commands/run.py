@@ -226,17 +226,17 @@ class Watcher:
         if context is None:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
+        from tensortap.runs.describe import share
         from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
         if self.run.forwards == 0:  # there was one step only
             Steps.of(self.run).decide()
-        share, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
+        cost, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
         context.__exit__(type(error) if error is not None else None, error, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
-            part = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-            print(f"tensortap: watching took {part} of the time", file=sys.stderr)
+            print(f"tensortap: watching took {share(cost)} of the time", file=sys.stderr)
             if is_by_forwards:
                 print(f"tensortap: {NO_OPTIMIZER}", file=sys.stderr)
 

@@ -60,7 +60,7 @@ def summary(run: Run) -> Iterator[tuple[str, str]]:
     yield "state", run.state
     cost = run.cost
     if cost is not None:
-        yield "cost", f"{cost:.2%} of the time"
+        yield "cost", f"{share(cost)} of the time"
     thinned = [note.text for note in run.notes if note.text.startswith("budget: ")]
     if thinned:
         yield "thinned", thinned[-1].removeprefix("budget: ")
@@ -73,6 +73,11 @@ def summary(run: Run) -> Iterator[tuple[str, str]]:
     if first is not None:
         rank = f", rank {first.rank}" if len(run.ranks) > 1 else ""
         yield "first NaN or Inf", f"{first.name} at step {first.step}{rank}"
+
+
+def share(part: float) -> str:
+    """Return "1.2%" or "less than 0.1%"."""
+    return f"{part:.1%}" if part >= 0.001 else "less than 0.1%"
 
 
 def counted(count: int, what: str) -> str:

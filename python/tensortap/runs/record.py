@@ -156,12 +156,14 @@ class Recording(_core.Recorder):
         )
 
     def __repr__(self) -> str:
+        from tensortap.runs.describe import share
+
         counts = self.counts
         size = counts["bytes"]
         if self.closed and self.file.exists():
             size = self.file.stat().st_size
         parts = [f"step {self.current_step}", f"{counts['events']} events", f"{size / 1e6:.3g} MB"]
-        parts.append(f"cost {self.cost:.2%}")
+        parts.append(f"cost {share(self.cost)}")
         if counts["dropped_events"]:
             parts.append(f"{counts['dropped_events']} dropped")
         thinned = getattr(self, "_thinned", None) or self.thinned()
