@@ -51,10 +51,10 @@ typedef struct tt_diff_pair {
     tt_gap *gaps; /* owned; as recorded */
     size_t count, cap;
     tt_rank_in_step kind;
-    int32_t place;   /* in the order of execution, among its kind; see tt_order_place */
-    double base;     /* rounding of one tensor; see noise.c ... */
-    double coarse;   /* ... the part of it that comes from a type of less than 32 bits */
-    double switched; /* of a gradient's extreme, by a rectifier that rounding switches; 0: not likely */
+    int32_t place;                  /* in the order of execution, among its kind; see tt_order_place */
+    double base;                    /* rounding of one tensor; see noise.c ... */
+    double coarse;                  /* ... the part of it that comes from a type of less than 32 bits */
+    double switched[TT_GAP_COUNT_]; /* of a gradient, by a rectifier that rounding switches; 0: none */
     int64_t elements;
     tt_drift drift;
 } tt_diff_pair;

@@ -22,7 +22,8 @@
  * Rounding switches a rectifier where its input is near zero.  The gradient of a weight is a sum of N terms,
  * one for each element of the output of a unit, and one term more or less is up to 16 times as large as they
  * are on average.  With types of less than 32 bits that happens to some elements in every step, so extremes of
- * gradients may then deviate by 16 / sqrt(N) of the root mean square.  It is not passed on.
+ * gradients may then deviate by 16 / sqrt(N) of the root mean square, and averages over U units by a U-th of
+ * that.  It is not passed on.
  *
  * Rounding is passed on: the input of a layer already deviates.  So the floor of a point is
  * base, or 4 times the largest deviation within its floor that came before it in the order of
@@ -152,8 +153,9 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
         st = tt_run_point(b, file_b, site_b, -1, &y, NULL);
     if (st == TT_OK)
         st = reduction_length(a, file_a, site_a, &length);
+    double units = st == TT_OK && x.ndim > 0 && x.shape[0] > 1 ? (double)x.shape[0] : 1;
     if (st == TT_OK && pair->kind == TT_ORDER_GRADIENT)
-        st = terms_of(a, file_a, site_a, x.ndim > 0 && x.shape[0] > 1 ? (double)x.shape[0] : 1, &terms);
+        st = terms_of(a, file_a, site_a, units, &terms);
     if (st < 0)
         return st;
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
@@ -162,7 +164,9 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     pair->coarse = u > SINGLE ? u : 0;
     pair->elements = is_scalar ? 1 : x.stats.count;
     pair->base = pair->coarse * few(pair->elements) + sums;
-    pair->switched = terms > 1 ? 2 / sqrt(terms) : 0;
+    double term = terms > 1 ? 16 / sqrt(terms) : 0;
+    pair->switched[TT_GAP_EXTREME] = term / TT_NOISE_EXTREMES;
+    pair->switched[TT_GAP_AVERAGE] = term / units;
     pair->drift.cancelled = pair->coarse + MARGIN * fmin(u, SINGLE) * (1 + sqrt(terms));
     return TT_OK;
 }
@@ -259,9 +263,9 @@ static void judge_size(tt_drift *drift, const tt_gap *gap, double floor[TT_GAP_C
         floor[k] = fmax(floor[k], drift->cancelled);
 }
 
-/* Raises floors by what such movements explain; is_drift: in which kinds. */
+/* Raises floors by what such movements explain; is_local: in which kinds. */
 static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, double most,
-                        double floor[TT_GAP_COUNT_], bool is_drift[TT_GAP_COUNT_])
+                        double floor[TT_GAP_COUNT_], bool is_local[TT_GAP_COUNT_])
 {
     tt_diff_pair *gradient = pair->drift.gradient;
     const bool is_bias = pair->drift.role == TT_DRIFT_BIAS;
@@ -282,7 +286,7 @@ static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, 
         if (!(deviation > floor[k] && deviation <= limit))
             continue;
         floor[k] = limit;
-        is_drift[k] = is_rounding;
+        is_local[k] = is_rounding;
         gradient->site.is_rounding |= is_rounding;
     }
 }
@@ -346,7 +350,7 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
         if (pair->kind != TT_ORDER_PARAMETER)
             coarse = fmax(coarse, pair->coarse);
         if (coarse == 0)
-            pair->switched = 0;
+            memset(pair->switched, 0, sizeof pair->switched);
         if (pair->drift.role != TT_DRIFT_BIAS && pair->drift.role != TT_DRIFT_OUTPUT)
             continue;
         tt_diff_pair gradient = { .kind = TT_ORDER_GRADIENT,
@@ -362,7 +366,7 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
 static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tolerance, double steps)
 {
     double floor[TT_GAP_COUNT_] = { 0 };
-    bool is_drift[TT_GAP_COUNT_] = { false };
+    bool is_local[TT_GAP_COUNT_] = { false }; /* not passed on */
     if (gap->is_any)
         h->coarsest = fmax(h->coarsest, pair->base);
     double most = fmax(h->coarsest, pair->base) * MOST * steps;
@@ -373,14 +377,17 @@ static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tol
     if (!gap->is_any)
         return false;
     if (!has_tolerance)
-        allow_drift(h, pair, gap, most, floor, is_drift);
-    bool is_switched = (double)gap->deviation[TT_GAP_EXTREME] > floor[TT_GAP_EXTREME] &&
-                       (double)gap->deviation[TT_GAP_EXTREME] <= pair->switched && !has_tolerance;
-    if (is_switched)
-        floor[TT_GAP_EXTREME] = pair->switched;
+        allow_drift(h, pair, gap, most, floor, is_local);
+    for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++) {
+        double deviation = (double)gap->deviation[k];
+        if (deviation > floor[k] && deviation <= pair->switched[k]) {
+            floor[k] = pair->switched[k];
+            is_local[k] = true;
+        }
+    }
     bool is_beyond = judge_gap(pair, gap, floor);
     for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
-        if (!is_drift[k] && !(is_switched && k == TT_GAP_EXTREME))
+        if (!is_local[k])
             pass_on(h, pair, (tt_gap_kind)k, (double)gap->deviation[k]);
     return is_beyond;
 }

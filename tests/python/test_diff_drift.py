@@ -101,3 +101,40 @@ def test_another_momentum_of_a_batch_norm_is_found_in_evaluation(tmp_path: Path)
     found = tt.diff(a, train(tmp_path / "c", fault="momentum")).first
     assert found is not None
     assert (found.name, found.first_step) == ("activation/norm2", LATE)
+
+
+def record_gate(folder: Path, bias: float, *, is_bf16: bool = True, scale: float = 1.0) -> Path:
+    """Record a step in which the sign of *bias* decides on one term of one unit's gradient."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    x = torch.randn(64, 4)
+    x[:, 0] = x[:, 0].abs() + 0.1
+    x[0, 0] = 0
+    y = torch.full((64, 1), 3.0)
+    y[0] = 12
+    with torch.no_grad():
+        model[0].weight[0] = torch.tensor([1.0, 0, 0, 0])
+        model[0].bias[0] = bias
+    model[0].weight.register_hook(lambda gradient: gradient * scale)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with tt.record(folder):
+        tt.watch(model)
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
+            loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+    return folder
+
+
+def test_a_rectifier_that_rounding_switches_is_noise_in_bfloat16(tmp_path: Path) -> None:
+    on, off = record_gate(tmp_path / "on", 1e-9), record_gate(tmp_path / "off", -1e-9)
+    found = tt.diff(on, off)
+    assert found.verdict == "noise", found
+    (bias,) = (site for site in found.sites if site.name == "gradient/0.bias")
+    assert bias.deviation > 2**-7  # averages of few units show it
+    wrong = tt.diff(on, record_gate(tmp_path / "wrong", 1e-9, scale=1.4)).first
+    assert wrong is not None
+    assert wrong.name == "gradient/0.weight"
+    single = record_gate(tmp_path / "single", 1e-9, is_bf16=False)
+    other = record_gate(tmp_path / "other", -1e-9, is_bf16=False)
+    assert tt.diff(single, other).verdict == "differs"  # float32 rounds too little for that
