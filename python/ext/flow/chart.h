@@ -201,10 +201,9 @@ typedef struct flow_object {
     flow_calls calls;
     tt_sample_options options;
     bool has_returns, has_arrays;
-    int consumer;           /* of the line source; -1: off */
-    uint64_t errors;        /* of consumers that were stopped */
-    uint64_t errors_before; /* that the source had when this one was added */
-    uint64_t return_frame;  /* the frame that is about to return, and what it reads */
+    int consumer;          /* of the line source; -1: off */
+    uint64_t errors;       /* of consumers that were stopped */
+    uint64_t return_frame; /* the frame that is about to return, and what it reads */
     size_t returned_count;
     struct {
         uint64_t key;

@@ -377,7 +377,7 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 int flow_start(flow_object *self)
 {
     lines_consumer consumer = { .context = self,
-                                .wants = LINES_LAZY | (self->has_arrays ? LINES_ARRAYS : 0u),
+                                .wants = self->has_arrays ? LINES_ARRAYS : 0u,
                                 .threads = LINES_THREADS_LATER,
                                 .selects = selects,
                                 .before = on_before,
@@ -389,20 +389,10 @@ int flow_start(flow_object *self)
     if (self->consumer < 0)
         return -1;
     self->chart.begun = self->chart.next;
-    self->errors_before = lines_source_errors(source, self->consumer, NULL);
     return 0;
 }
 
 void flow_stop(flow_object *self)
 {
-    int id = self->consumer;
-    PyObject *text = NULL; /* borrowed */
-    if (id < 0)
-        return;
-    self->consumer = -1;
-    uint64_t errors = lines_source_errors(self->state->lines, id, &text) - self->errors_before;
-    self->errors += errors;
-    if (self->error_text == NULL && errors > 0)
-        self->error_text = Py_XNewRef(text);
-    lines_source_remove(self->state->lines, id);
+    lines_source_stop(self->state->lines, &self->consumer, &self->errors, &self->error_text);
 }

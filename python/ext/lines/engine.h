@@ -151,8 +151,7 @@ struct lines_source {
     uint32_t mask;                        /* slots in use */
     uint32_t wants;                       /* of all consumers */
     uint32_t masks[LINES_FUNCTION_COUNT]; /* consumers that have the function */
-    uint32_t bare_mask, lazy_mask;        /* with LINES_BARE, LINES_LAZY */
-    uint32_t eager_mask;                  /* have an event at each line */
+    uint32_t bare_mask;                   /* with LINES_BARE */
     uint64_t generation, next_key, next_frame;
     base_map codes;       /* PyCodeObject -> lines_code */
     Py_ssize_t extra;     /* index of our table in co_extra of code objects */
@@ -226,7 +225,6 @@ bool lines_names_are_in(PyCodeObject *code, PyObject *roots);
 void lines_names_find(lines_source *source, lines_code *code); /* after the consumers were asked */
 void lines_names_free(lines_names *names);
 bool lines_names_are_live(const lines_record *record); /* is there a thing that a call may change? */
-bool lines_names_quick(lines_record *record, int instruction);
 static inline bool lines_path_is_wanted(const lines_code *code, int path)
 {
     return code->names.wanted == NULL || code->names.wanted[path] != 0;

@@ -216,34 +216,3 @@ bool lines_names_are_live(const lines_record *record)
     }
     return false;
 }
-
-bool lines_names_quick(lines_record *record, int instruction)
-{
-    const lines_code *code = record->code;
-    const lines_table *table = code->table;
-    const uint32_t busy =
-        STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS | STATEMENT_IS_FOLLOWED;
-    const uint32_t steps = STATEMENT_STEPS | STATEMENT_LEADS;
-    if (record->compares || record->statement < 0 ||
-        code->names.touched[record->statement] & STORES_NAMED ||
-        table->statements[record->statement].flags & STATEMENT_IS_FOLLOWED)
-        return false;
-    int number = table->statement_at[instruction];
-    if (number == TABLE_NONE)
-        return false;
-    const lines_statement *next = &table->statements[number];
-    if (next->start != instruction)
-        return number == record->statement; /* a later line of the one that runs */
-    if ((next->flags | table->statements[record->statement].flags) & steps)
-        return false;
-    if (code->names.touched[number] != 0)
-        return false;
-    if (next->flags & busy && lines_names_are_live(record)) {
-        if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED) ||
-            !lines_statement_is_plain(record, next))
-            return false;
-    }
-    record->statement = number;
-    record->has_reads = false;
-    return true;
-}

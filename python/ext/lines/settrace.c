@@ -355,18 +355,6 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
     return result;
 }
 
-/* An instruction in the middle of a statement: most are. */
-static bool is_idle_step(const lines_tracer *mine, PyFrameObject *frame)
-{
-    lines_source *source = mine->source;
-    lines_record *last = source->last;
-    if (last == NULL || !last->is_stepping || !source->is_running || mine->epoch != source->driver->epoch)
-        return false;
-    int instruction = base_frame_instruction_if(frame, last->at, last->code->code);
-    return instruction >= 0 && instruction != last->line_event &&
-           !lines_statement_steps(last, instruction);
-}
-
 static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
     const lines_tracer *mine = (const lines_tracer *)self;
@@ -375,8 +363,6 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     if (what == PyTrace_LINE && mine->previous == NULL && last != NULL && source->is_running &&
         mine->epoch == source->driver->epoch &&
         lines_statement_quick(source, last, base_frame_instruction_if(frame, last->at, last->code->code)))
-        return 0;
-    if (what == PyTrace_OPCODE && is_idle_step(mine, frame))
         return 0;
     return trace_any(self, frame, what, arg);
 }

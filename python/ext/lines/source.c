@@ -25,20 +25,20 @@ void lines_source_note_error(lines_source *source, int id)
     Py_DECREF(error);
 }
 
-uint64_t lines_source_errors(lines_source *source, int id, PyObject **text)
+/* The text of the first goes to *text; borrowed, NULL: none. */
+static uint64_t errors_of(const lines_source *source, int id, PyObject **text)
 {
     const lines_consumer_slot *slot = &source->consumers[id];
-    if (text != NULL)
-        *text = slot->first_error != NULL               ? slot->first_error
-                : source->own_errors > slot->own_before ? source->own_error
-                                                        : NULL;
+    *text = slot->first_error != NULL               ? slot->first_error
+            : source->own_errors > slot->own_before ? source->own_error
+                                                    : NULL;
     return slot->errors + source->own_errors - slot->own_before;
 }
 
 PyObject *lines_source_error_tuple(lines_source *source, int id)
 {
     PyObject *text = NULL; /* borrowed */
-    uint64_t count = id >= 0 ? lines_source_errors(source, id, &text) : 0;
+    uint64_t count = id >= 0 ? errors_of(source, id, &text) : 0;
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
@@ -47,18 +47,16 @@ PyObject *lines_source_error_tuple(lines_source *source, int id)
 static void sum_up(lines_source *source)
 {
     source->generation++;
-    source->wants = source->lazy_mask = source->bare_mask = 0;
+    source->wants = source->bare_mask = 0;
     memset(source->masks, 0, sizeof source->masks);
     for (uint32_t left = source->mask; left != 0; left &= left - 1) {
         const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
         uint32_t bit = left & -left;
         source->wants |= consumer->wants;
-        source->lazy_mask |= consumer->wants & LINES_LAZY ? bit : 0;
         source->bare_mask |= consumer->wants & LINES_BARE ? bit : 0;
         for (int i = 0; i < LINES_FUNCTION_COUNT; i++)
             source->masks[i] |= consumer->functions[i] != NULL ? bit : 0;
     }
-    source->eager_mask = (source->masks[LINES_BEFORE] & ~source->lazy_mask) | source->masks[LINES_LINE];
 }
 
 uint64_t lines_newest_thread(void)
@@ -190,6 +188,19 @@ void lines_source_remove(lines_source *source, int id)
         refresh_frames(source);
         lines_driver_changed(source);
     }
+}
+
+void lines_source_stop(lines_source *source, int *id, uint64_t *errors, PyObject **text)
+{
+    PyObject *first = NULL; /* borrowed */
+    int was = *id;
+    *id = -1;
+    if (was < 0)
+        return;
+    *errors += errors_of(source, was, &first);
+    if (*text == NULL)
+        *text = Py_XNewRef(first);
+    lines_source_remove(source, was);
 }
 
 lines_source *lines_source_of(binding_state *state)

@@ -11,7 +11,8 @@
  *
  * Order of the calls for one statement of a selected frame:
  *     line     (before)  a line is about to run: cheap, no reads are looked up
- *     before   (before)  the statement's reads, with the objects as they are now
+ *     before   (before)  the statement's reads, with the objects as they are now; only where a read may
+ *                        be another thing afterwards: it is stored, something is called or returned
  *     change   (after)   only if something changed; its reads are those of `before`
  * and around them enter, when a frame starts or a generator resumes (sent, if a tensor was sent
  * into it), and leave, when it returns, yields or is left by an exception.  Statements that share
@@ -19,7 +20,7 @@
  *
  * Rules for a consumer:
  *   - All pointers are borrowed for the call.  To recognise a name's state later, keep its key.
- *   - A callback must not fail.  A Python exception it leaves set is counted (lines_source_errors)
+ *   - A callback must not fail.  A Python exception it leaves set is counted (lines_source_stop)
  *     and cleared; after 100 of them the consumer is muted.  It must return soon, and must not
  *     wait for another thread.
  *   - No event comes from inside a callback.
@@ -123,8 +124,6 @@ enum {
     LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
     LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
                               changes in place of tensors and arrays only */
-    LINES_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
-                              statement stores it, or calls something, or returns */
     LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
                               analysed; to read a few names with base_frame_slot */
@@ -175,11 +174,12 @@ enum { LINES_MAX_CONSUMERS = 32 };
 int lines_source_add(lines_source *source, const lines_consumer *consumer);
 void lines_source_remove(lines_source *source, int id);
 uint64_t lines_newest_thread(void); /* PyThreadState_GetID: what has a larger one was started later */
-/* What a consumer or the source itself failed at, since the consumer was added;
- * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
-uint64_t lines_source_errors(lines_source *source, int id, PyObject **text);
-/* The same as a tuple; id -1: (0, None). */
+/* How often a consumer or the source itself has failed since the consumer was added, and the text of
+ * the first time or None; id -1: (0, None). */
 PyObject *lines_source_error_tuple(lines_source *source, int id);
+/* Removes the consumer *id, which is -1 then, unless it was before.  Adds its errors to *errors; the text
+ * of the first one goes to *text (owned) if that is NULL. */
+void lines_source_stop(lines_source *source, int *id, uint64_t *errors, PyObject **text);
 
 /* The value of a local (else global) name that the code of the running frame names: a new
  * reference, or NULL without an exception.  Runs no code of the user's. */

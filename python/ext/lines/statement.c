@@ -89,7 +89,7 @@ static void begin(lines_source *source, lines_record *record, int number)
     record->box_count = 0;
     if (!compares &&
         !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
-        mask &= ~source->lazy_mask;
+        mask = 0;
     if (mask || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
         (statement->flags & STATEMENT_IS_FAR && (compares || !code->names.is_narrow)))
         lines_reads_save(source, record, statement, false);
@@ -376,12 +376,11 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     const uint32_t slow =
         STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
-        record->statement < 0 || source->eager_mask & record->mask)
+        record->statement < 0 || source->masks[LINES_LINE] & record->mask)
         return false;
-    if (record->code->names.is_narrow)
-        return lines_names_quick(record, instruction);
     int number = table->statement_at[instruction];
-    if (number == TABLE_NONE)
+    if (number == TABLE_NONE ||
+        (record->code->names.is_narrow && record->code->names.touched[number] != 0))
         return false;
     const lines_statement *next = &table->statements[number];
     const lines_statement *last = &table->statements[record->statement];

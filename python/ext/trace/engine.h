@@ -98,7 +98,7 @@ typedef struct trace_tracer {
     int line_id;                  /* of the line source; -1: not attached */
     int is_wide;                  /* functions may run outside of forward */
     bool is_tracing;              /* some group is on */
-    long long errors;             /* ours, swallowed */
+    uint64_t errors;              /* ours, swallowed */
 } trace_tracer;
 
 /* targets.c */

@@ -133,14 +133,6 @@ int trace_attach(trace_tracer *self)
 
 void trace_detach(trace_tracer *self)
 {
-    PyObject *text = NULL; /* borrowed */
-    int id = self->line_id;
-    self->line_id = -1;
-    if (id < 0 || self->state->lines == NULL)
-        return;
-    uint64_t errors = lines_source_errors(self->state->lines, id, &text);
-    self->errors += (long long)errors;
-    if (errors > 0 && self->own_error == NULL)
-        self->own_error = Py_XNewRef(text);
-    lines_source_remove(self->state->lines, id);
+    if (self->state->lines != NULL)
+        lines_source_stop(self->state->lines, &self->line_id, &self->errors, &self->own_error);
 }

@@ -217,7 +217,7 @@ static PyMemberDef members[] = {
       "and in evaluation" },
     { "matched", T_OBJECT, offsetof(trace_tracer, matched), READONLY,
       "for each path: did anything match?" },
-    { "errors", T_LONGLONG, offsetof(trace_tracer, errors), READONLY, "errors of our own" },
+    { "errors", T_ULONGLONG, offsetof(trace_tracer, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(trace_tracer, own_error), READONLY, "the first of them" },
     { 0 },
 };
