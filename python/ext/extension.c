@@ -160,7 +160,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     BINDING_TYPE_MAP(X)
 #undef X
     Py_VISIT(state->slice_type);
-    Py_VISIT(state->spy_context);
+    Py_VISIT(state->spy_entered);
     return tensor_torch_visit(&state->torch, visit, arg);
 }
 
@@ -176,7 +176,7 @@ static int core_clear(PyObject *module)
     tensor_torch_clear(&state->torch);
     if (state->calls != NULL)
         calls_state_clear(state->calls);
-    Py_CLEAR(state->spy_context);
+    Py_CLEAR(state->spy_entered);
     Py_CLEAR(state->spy_method);
     return 0;
 }

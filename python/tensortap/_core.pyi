@@ -408,7 +408,7 @@ def spy_save(
     stats_only: bool = False,
 ) -> None: ...
 
-_spy_context: ContextVar[Any]  # a tensortap.spy.DebugContext
+_spy_entered: ContextVar[Any]  # a tuple of tensortap.spy.DebugContext
 
 @final
 class FileSaver:

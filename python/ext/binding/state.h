@@ -54,7 +54,7 @@ struct binding_state {
     bool is_device_forced;              /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
     struct calls_state *calls;          /* owned; of the source of module calls */
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */
-    PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
+    PyObject *spy_entered, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
 
 extern struct PyModuleDef binding_module; /* of extension.c */

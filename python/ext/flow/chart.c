@@ -9,6 +9,12 @@
 
 enum { FIRST_CAP = 16, MOST_PASSED = 16 };
 
+void flow_value_free(flow_value *value)
+{
+    tt_sample_free(value->sample);
+    value->sample = NULL;
+}
+
 static void node_free(flow_node *node)
 {
     flow_value_free(&node->value);

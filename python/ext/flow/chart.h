@@ -21,8 +21,6 @@ typedef struct flow_value {
     summary_facts facts;
 } flow_value;
 
-void flow_value_read(binding_state *state, const tt_sample_options *options, PyObject *obj,
-                     flow_value *out);
 void flow_value_free(flow_value *value);
 
 enum { FLOW_WAITS = 4, FLOW_CHAIN = 8, FLOW_UNTIL = 4 };

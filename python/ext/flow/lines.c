@@ -6,11 +6,46 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
 #include "runs/open_run.h"
+#include "tensortap_tools.h"
 
-static void read_value(flow_object *self, PyObject *obj, flow_value *out)
+/* ---- what is kept of a tensor ------------------------------------------------- */
+
+/* A sample of a tensor of another device, brought over; NULL: there is none. */
+static tt_sample *sample_device(const flow_object *self, PyObject *obj)
 {
-    flow_value_read(self->state, &self->options, obj, out);
+    PyObject *near = PyObject_CallMethod(obj, "cpu", NULL); /* owned */
+    tt_sample *sample = NULL;
+    tensor_view view;
+    if (near != NULL && tensor_view_open(&self->state->torch, near, &view) == VIEW_OK) {
+        (void)tt_sample_create(&view.tensor, &self->options, &sample, NULL);
+        tensor_view_close(&view);
+    }
+    PyErr_Clear();
+    Py_XDECREF(near);
+    return sample;
 }
+
+/* Does not fail: a tensor whose values cannot be read is described by what it says of itself. */
+static void read_value(const flow_object *self, PyObject *obj, flow_value *out)
+{
+    tensor_view view;
+    out->sample = NULL;
+    out->note = NULL;
+    tensor_view_result why = summary_facts_read(self->state, obj, &out->facts, &view);
+    if (why == VIEW_OK) {
+        if (tt_sample_create(&view.tensor, &self->options, &out->sample, NULL) < 0)
+            out->note = "no memory"; /* the statistics are there all the same */
+        tensor_view_close(&view);
+        return;
+    }
+    if (out->facts.has_stats)
+        out->sample = sample_device(self, obj);
+    out->facts.has_stats = out->sample != NULL;
+    if (out->sample == NULL)
+        out->note = tensor_view_result_word(why);
+}
+
+/* ---- nodes --------------------------------------------------------------------- */
 
 /* The frame of a node, and a weak reference to its `self`, which may be a module with a path.  A
  * lambda or comprehension in a method has the method's. */

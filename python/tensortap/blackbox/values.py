@@ -100,15 +100,6 @@ def join(tree: Tree, tensors: Mapping[str, Any], own: Any = MISSING) -> Any:
     raise ValueError(f"a value of the unknown kind {kind!r}")
 
 
-def not_kept(tree: Tree) -> list[str]:
-    """Return the names of the classes whose values are not kept."""
-    if not isinstance(tree, list):
-        return []
-    if tree and tree[0] == "own":
-        return [str(tree[1])]
-    return [name for one in tree for name in not_kept(one)]
-
-
 def _part(key: Any, index: int) -> str:
     return str(key) if isinstance(key, (str, int)) else f"value{index}"
 

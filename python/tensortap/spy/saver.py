@@ -43,8 +43,7 @@ log = logging.getLogger("tensortap.spy")
 Format = Literal["pt", "npy", "safetensors", "run"]
 FORMATS = ("pt", "npy", "safetensors", "run")
 
-_context: ContextVar[DebugContext | None] = _core._spy_context  # the innermost
-_entered: ContextVar[tuple[DebugContext, ...]] = ContextVar("tensortap_spy_entered", default=())
+_entered: ContextVar[tuple[DebugContext, ...]] = _core._spy_entered  # the innermost last
 _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
 _counting = threading.Lock()
 os.register_at_fork(after_in_child=_counting._at_fork_reinit)  # type: ignore[attr-defined]
@@ -272,16 +271,14 @@ class DebugContext:
         return self.saver
 
     def __enter__(self) -> Self:
-        _entered.set((*_entered.get(), self))
-        _context.set(self)
+        _entered.set((*_entered.get(()), self))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        around = list(_entered.get())
+        around = list(_entered.get(()))
         if self in around:  # not if it was entered elsewhere: in another task
             del around[len(around) - 1 - around[::-1].index(self)]
             _entered.set(tuple(around))
-            _context.set(around[-1] if around else None)
         if not isinstance(self.saver, TensorSaver):
             return
         try:
@@ -338,7 +335,8 @@ def get_debug_context() -> DebugContext | None:
         >>> get_debug_context() is None
         True
     """
-    return _context.get(None)
+    around = _entered.get(())
+    return around[-1] if around else None
 
 
 @atexit.register

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from types import FunctionType
 from typing import Any
 
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
@@ -90,16 +89,11 @@ def failure(kind: str, callback: Callback, name: str, error: Exception) -> Excep
 
 def _parameters(callback: Callback) -> int:
     """Count the arguments that it takes: 2 is the dataclass form, 3 and 4 the lists."""
-    if isinstance(callback, FunctionType) and not hasattr(callback, "__wrapped__"):
-        # Asked for at every gather: a signature costs more than most callbacks.
-        code = callback.__code__
-        count = LISTS if code.co_flags & inspect.CO_VARARGS else code.co_argcount
-    else:
-        try:
-            kinds = [one.kind for one in inspect.signature(callback).parameters.values()]
-        except (TypeError, ValueError):
-            return LISTS
-        positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        is_open = inspect.Parameter.VAR_POSITIONAL in kinds
-        count = LISTS if is_open else sum(kind in positional for kind in kinds)
+    try:
+        kinds = [one.kind for one in inspect.signature(callback).parameters.values()]
+    except (TypeError, ValueError):
+        return LISTS
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    count = LISTS if is_open else sum(kind in positional for kind in kinds)
     return min(max(count, 2), LISTS)

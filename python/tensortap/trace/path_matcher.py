@@ -51,7 +51,7 @@ class PathMatcher:
         self.paths: list[str] = []
         self._path = (0, 0)  # group and number of the path that is matched now
         self.compiled: list[str] = []  # names of modules that torch.compile runs
-        self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # names: parts, letters
+        self._known: list[str] = []  # names that exist
         self.is_wide = False  # a function other than forward may run outside of it
         self.root = self._unwrap(model, "", is_root=True)
         self._listen(self.root, "").is_root = True
@@ -154,15 +154,12 @@ class PathMatcher:
     def near(self, path: str, seen: list[str]) -> list[str]:
         """Return the existing names that are most like *path*."""
         if not self._known:  # a model of 200 modules has 10000 names
-            self._known = {
-                name: (frozenset(name.split(".")), frozenset(name))
-                for name in [*seen, *known_names(self.root)]
-            }
-        parts, letters = frozenset(path.split(".")), frozenset(path)
+            self._known = list(dict.fromkeys([*seen, *known_names(self.root)]))
+        parts, letters = set(path.split(".")), set(path)
 
         def unlike(name: str) -> tuple[int, int, int]:
-            own_parts, own_letters = self._known[name]
-            return -len(parts & own_parts), len(letters ^ own_letters), abs(len(path) - len(name))
+            shared, other = parts.intersection(name.split(".")), letters.symmetric_difference(name)
+            return -len(shared), len(other), abs(len(path) - len(name))
 
         others = (name for name in self._known if name != path)
         likely = heapq.nsmallest(MOST_LIKELY, others, key=unlike)  # difflib takes its time

@@ -22,27 +22,19 @@ from tensortap.track.log import log
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_ERROR = 200
 
-_WORDS = {
-    "en": {
-        "function": "function",
-        "called": "called at",
-        "input": "input",
-        "output": "output",
-        "time": "time",
-    },
-    "zh": {
-        "function": "函数",
-        "called": "被调用于",
-        "input": "输入",
-        "output": "输出",
-        "time": "耗时",
-    },
+_WORDS = {  # in English and in Chinese
+    "function": ("function", "函数"),
+    "called": ("called at", "被调用于"),
+    "input": ("input", "输入"),
+    "output": ("output", "输出"),
+    "time": ("time", "耗时"),
 }
 
 
 def words() -> dict[str, str]:
     """Return the labels of the language that TENSORTAP_LANG names."""
-    return _WORDS["zh" if os.environ.get("TENSORTAP_LANG", "").lower().startswith("zh") else "en"]
+    is_chinese = os.environ.get("TENSORTAP_LANG", "").lower().startswith("zh")
+    return {key: both[is_chinese] for key, both in _WORDS.items()}
 
 
 class Watching:

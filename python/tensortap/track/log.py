@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import sys
 import threading
 import warnings
@@ -235,23 +236,13 @@ def _show(text: str) -> None:
     out = sys.stdout
     try:
         if out.isatty():
-            text = fold(text, _columns())
+            text = fold(text, shutil.get_terminal_size((100, 0)).columns)
         out.write(text)
     except UnicodeEncodeError:
         encoding = getattr(out, "encoding", None) or "ascii"
         out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     except (OSError, ValueError, AttributeError):
         pass  # closed, or the reader is gone
-
-
-def _columns() -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given) > 0:
-        return int(given)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 100
-    except (OSError, ValueError, AttributeError):
-        return 100
 
 
 def _keep(text: str) -> None:
