@@ -145,6 +145,7 @@ static inline __attribute__((always_inline)) void NAME(add)(NAME(sums) * s, cons
         size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
         NAME(totals) inner = { nothing, nothing, nothing };
         tt_ahead_page(x + at);
+#pragma GCC unroll 2
         for (; at < stop; at += NAME(STEP)) {
             tt_ahead_line(x + at);
             vec v = V(load)(x + at), w = V(load)(x + at + LANES);
