@@ -280,14 +280,17 @@ def fresh_core() -> Any:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("message", ODD)
-def test_a_tensor_that_cannot_be_read_is_named_with_what_to_do(message: str) -> None:
+def test_a_tensor_that_cannot_be_read_is_named_with_what_to_do(
+    message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     t = ODD[message]()
     for call in (fresh_core().stats, _core.stats, _core.digest, _core.histogram, _core.sample):
         with pytest.raises(TypeError, match=message):
             call(t)
+    assert capfd.readouterr().err == ""  # torch's C functions print what they throw
 
 
-def test_a_tensor_inside_vmap_is_refused() -> None:
+def test_a_tensor_inside_vmap_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     messages = []
 
     def f(x: Any) -> Any:
@@ -299,6 +302,7 @@ def test_a_tensor_inside_vmap_is_refused() -> None:
 
     torch.vmap(f)(torch.ones(2, 3))
     assert messages == ["tensor inside vmap or grad: read it outside of the transformed function"]
+    assert capfd.readouterr().err == ""
 
 
 def test_a_dtensor_is_refused_and_its_local_part_is_read() -> None:
@@ -334,7 +338,9 @@ def test_a_torch_without_the_exchange_table_is_read_through_its_capsule() -> Non
         del torch.Tensor.__dlpack_c_exchange_api__
         from tensortap import _core
         x = torch.arange(12.0, requires_grad=True).reshape(3, 4)
-        print(_core.stats(x.T).sum, _core.stats(torch.nn.Parameter(x)).sum)
+        class Own(torch.Tensor):
+            pass
+        print(_core.stats(x.T).sum, _core.stats(x.detach().as_subclass(Own)).sum)
         print(_core.stats(torch.tensor([1 + 2j]).conj()).sum)
         try:
             _core.stats(torch.ones(3, device="meta"))

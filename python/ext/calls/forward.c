@@ -70,7 +70,7 @@ static PyObject *way_of(const calls_tap *tap, const calls_forward_class *class, 
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
         way = class->impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
-    if (way != NULL && *state->torch.tracing_state() == NULL && are_empty(dict, names->hooks) &&
+    if (way != NULL && *tensor_symbols_get()->tracing_state() == NULL && are_empty(dict, names->hooks) &&
         are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
         (own == NULL || own == tap->forward) && !PyErr_Occurred())
         way = class->forward;
@@ -111,7 +111,7 @@ PyObject *calls_forward(calls_tap *tap, PyObject *module, PyObject *args, PyObje
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
     PyObject *way = NULL; /* borrowed */
-    if (class->forward != NULL && state->torch.tracing_state != NULL &&
+    if (class->forward != NULL && tensor_symbols_get()->tracing_state != NULL &&
         PyFunction_GET_CODE(class->impl) == names->known)
         way = way_of(tap, class, module);
     if (way != NULL)

@@ -11,7 +11,6 @@
 
 #include "probe/log.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,117 +45,10 @@ void probe_slots_init(probe_slots *slots, uint64_t module)
     memset(slots->products, PROBE_UNKNOWN, sizeof slots->products);
 }
 
-/* ---- torch's C interface: stable since 2.8 ------------------------------- */
-
-typedef void *tensor_handle;
-typedef void *library_handle;
-typedef void kernel_fn(uint64_t *stack, uint64_t arguments, uint64_t results);
-
-static struct {
-    int32_t (*init_def)(const char *ns, const char *file, uint32_t line, library_handle *out);
-    int32_t (*init_impl)(const char *ns, const char *key, const char *file, uint32_t line,
-                         library_handle *out);
-    int32_t (*def)(library_handle library, const char *schema);
-    int32_t (*impl)(library_handle library, const char *name, kernel_fn *kernel);
-    int32_t (*delete_tensor)(tensor_handle t);
-    int32_t (*data)(tensor_handle t, void **out);
-    int32_t (*dim)(tensor_handle t, int64_t *out);
-    int32_t (*sizes)(tensor_handle t, int64_t **out);
-    int32_t (*strides)(tensor_handle t, int64_t **out);
-    int32_t (*dtype)(tensor_handle t, int32_t *out);
-    int32_t (*device_type)(tensor_handle t, int32_t *out);
-    int32_t (*layout)(tensor_handle t, int32_t *out);
-    void (*check)(bool is_fine, const char *function, const char *file, uint32_t line,
-                  const char *message); /* throws */
-} torch;
-
 bool probe_is_in_backward(void)
 {
-    static int (*current)(void); /* -1: none */
-    static bool is_sought;
-    if (!is_sought) {
-        void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-        /* int torch::autograd::get_current_graph_task_id() */
-        void *found =
-            library != NULL ? dlsym(library, "_ZN5torch8autograd25get_current_graph_task_idEv") : NULL;
-        memcpy(&current, &found, sizeof found);
-        is_sought = library != NULL;
-        if (library != NULL)
-            (void)dlclose(library); /* torch itself keeps it loaded */
-    }
-    return current != NULL && current() >= 0;
-}
-
-static bool find_torch(void)
-{
-    const struct {
-        const char *name;
-        void *to;
-    } wanted[] = {
-        { "aoti_torch_library_init_def", &torch.init_def },
-        { "aoti_torch_library_init_impl", &torch.init_impl },
-        { "aoti_torch_library_def", &torch.def },
-        { "aoti_torch_library_impl", &torch.impl },
-        { "aoti_torch_delete_tensor_object", &torch.delete_tensor },
-        { "aoti_torch_get_data_ptr", &torch.data },
-        { "aoti_torch_get_dim", &torch.dim },
-        { "aoti_torch_get_sizes", &torch.sizes },
-        { "aoti_torch_get_strides", &torch.strides },
-        { "aoti_torch_get_dtype", &torch.dtype },
-        { "aoti_torch_get_device_type", &torch.device_type },
-        { "aoti_torch_get_layout", &torch.layout },
-        { "aoti_torch_check", &torch.check },
-    };
-    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-    bool is_found = library != NULL;
-    for (size_t i = 0; is_found && i < sizeof wanted / sizeof *wanted; i++) {
-        void *found = dlsym(library, wanted[i].name);
-        memcpy(wanted[i].to, &found, sizeof found);
-        is_found = found != NULL;
-    }
-    if (library != NULL)
-        (void)dlclose(library); /* torch itself keeps it loaded */
-    return is_found;
-}
-
-/* c10::ScalarType, whose numbers are part of torch's stable interface. */
-static bool dtype_from_torch(int32_t scalar, tt_dtype *out)
-{
-    static const struct {
-        int8_t scalar;
-        int8_t dtype;
-    } known[] = {
-        { 0, TT_U8 },       { 1, TT_I8 },         { 2, TT_I16 },          { 3, TT_I32 },
-        { 4, TT_I64 },      { 5, TT_F16 },        { 6, TT_F32 },          { 7, TT_F64 },
-        { 9, TT_C64 },      { 10, TT_C128 },      { 11, TT_BOOL },        { 15, TT_BF16 },
-        { 23, TT_F8_E5M2 }, { 24, TT_F8_E4M3FN }, { 25, TT_F8_E5M2FNUZ }, { 26, TT_F8_E4M3FNUZ },
-        { 27, TT_U16 },     { 28, TT_U32 },       { 29, TT_U64 },
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].scalar == scalar) {
-            *out = (tt_dtype)known[i].dtype;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Describes a CPU tensor; false: its values cannot be read (a type without a name here, no
- * dense layout). */
-static bool describe(tensor_handle t, tt_tensor *out)
-{
-    void *data = NULL;
-    int64_t dim = 0, *sizes = NULL, *strides = NULL, bytes[TT_MAX_DIM];
-    int32_t scalar = 0, device = 0, layout = 0;
-    tt_dtype dtype;
-    if (torch.device_type(t, &device) != 0 || device != 0 || torch.layout(t, &layout) != 0 ||
-        layout != 0 || torch.dtype(t, &scalar) != 0 || !dtype_from_torch(scalar, &dtype) ||
-        torch.dim(t, &dim) != 0 || dim > TT_MAX_DIM || torch.sizes(t, &sizes) != 0 ||
-        torch.strides(t, &strides) != 0 || torch.data(t, &data) != 0)
-        return false;
-    for (int64_t d = 0; d < dim; d++)
-        bytes[d] = strides[d] * (int64_t)tt_dtype_size(dtype);
-    return tt_tensor_describe(out, data, dtype, (int32_t)dim, sizes, bytes, NULL) == TT_OK;
+    const tensor_symbols *torch = tensor_symbols_get();
+    return torch->graph_task != NULL && torch->graph_task() >= 0;
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
@@ -320,46 +212,53 @@ static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
     uint64_t call = 0;
     char why[256] = "";
     tt_tensor tensor, slots, number;
+    const tensor_symbols *torch = tensor_symbols_get();
     (void)results;
     if (tensors != CALL && tensors != MOST)
         return;
     memcpy(all, stack, tensors * sizeof *all);
     memcpy(&slot, &stack[tensors], sizeof slot);
     probe_slots *to = NULL;
-    if (!describe(all[HELD], &slots))
+    if (!tensor_describe(all[HELD], &slots))
         snprintf(why, sizeof why,
                  "tensortap::probe_v1: slots must be a dense tensor on the CPU; x and slots must lie on "
                  "the same device");
     else
         to = slots_in(&slots, &slot, why, sizeof why);
     if (to != NULL && tensors == MOST &&
-        (!describe(all[CALL], &number) || !read_call(&number, &call, why, sizeof why)))
+        (!tensor_describe(all[CALL], &number) || !read_call(&number, &call, why, sizeof why)))
         to = NULL;
-    if (to != NULL && describe(all[X], &tensor))
+    if (to != NULL && tensor_describe(all[X], &tensor))
         run(&tensor, to, call, (int32_t)slot);
     for (size_t i = 0; i < tensors; i++)
-        (void)torch.delete_tensor(all[i]);
+        (void)torch->delete_tensor(all[i]);
     if (why[0] != '\0')
-        torch.check(false, __func__, __FILE__, __LINE__, why); /* throws */
+        torch->check(false, __func__, __FILE__, __LINE__, why); /* throws */
 }
 
 /* ---- for Python ---------------------------------------------------------- */
 
 BINDING_FUNCTION(probe_register)
 {
-    static library_handle definition, kernels; /* torch's for the rest of the process */
+    static void *definition, *kernels; /* torch's for the rest of the process */
     (void)module;
     if (binding_read_arguments("_probe_register", 0, (const binding_option[]){ { 0 } }, args, nargs,
                                kwnames) < 0)
         return NULL;
-    if (definition == NULL && find_torch() &&
-        torch.init_def("tensortap", __FILE__, __LINE__, &definition) == 0 &&
-        torch.def(definition, "probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()") == 0 &&
-        torch.def(definition,
-                  "probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()") == 0 &&
-        torch.init_impl("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0) {
-        (void)torch.impl(kernels, "probe_v1", kernel);
-        (void)torch.impl(kernels, "probe_gradient_v1", kernel);
+    tensor_symbols_find();
+    const tensor_symbols *torch = tensor_symbols_get();
+    bool is_there = torch->library_define != NULL && torch->library_implement != NULL &&
+                    torch->define != NULL && torch->implement != NULL && torch->check != NULL &&
+                    torch->delete_tensor != NULL && torch->can_describe;
+    if (definition == NULL && is_there &&
+        torch->library_define("tensortap", __FILE__, __LINE__, &definition) == 0 &&
+        torch->define(definition, "probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()") == 0 &&
+        torch->define(definition,
+                      "probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()") ==
+            0 &&
+        torch->library_implement("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0) {
+        (void)torch->implement(kernels, "probe_v1", kernel);
+        (void)torch->implement(kernels, "probe_gradient_v1", kernel);
     }
     return PyBool_FromLong(kernels != NULL);
 }

@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/look.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 /* ---- finding ------------------------------------------------------------------ */
@@ -93,26 +92,6 @@ static bool fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
     return is_complete;
 }
 
-/* Functions of libtorch_cpu.so, which the program has loaded, that answer at once: torch's
- * Python functions take longer than we have at every watched call.  Each reads a field, and
- * throws nothing for a tensor with memory. */
-static void find_symbols(tensor_torch *torch)
-{
-    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-    if (library == NULL)
-        return;
-    /* bool at::native::is_neg(const at::Tensor &) */
-    torch->has_neg_bit = (tensor_bit_fn *)dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE");
-    /* Of torch's C interface: AOTITorchError f(AtenTensorHandle, int64_t * or int32_t *) */
-    torch->storage_size = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_size");
-    torch->storage_offset = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_offset");
-    torch->layout_number = (tensor_small_fn *)dlsym(library, "aoti_torch_get_layout");
-    torch->device_number = (tensor_small_fn *)dlsym(library, "aoti_torch_get_device_type");
-    /* const std::shared_ptr<TracingState> &torch::jit::tracer::getTracingState() */
-    torch->tracing_state = (tensor_tracing_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
-    (void)dlclose(library); /* torch itself keeps it loaded */
-}
-
 bool tensor_torch_find(tensor_torch *torch)
 {
     if (torch->tensor != NULL)
@@ -125,7 +104,7 @@ bool tensor_torch_find(tensor_torch *torch)
         PyDict_GetItemStringRef(modules, "torch.nn", &nn) <= 0)
         goto out;
     if (fill(&api, module, low, nn)) {
-        find_symbols(&api);
+        tensor_symbols_find();
         api.spare_looks = torch->spare_looks;
         *torch = api;
         api = (tensor_torch){ 0 };
@@ -296,11 +275,8 @@ static Py_ssize_t find_tensor(PyObject *obj)
     return found;
 }
 
-bool tensor_symbols_find(tensor_torch *torch, PyObject *obj)
+Py_ssize_t tensor_torch_find_handle(tensor_torch *torch, PyObject *obj)
 {
-    bool is_there = torch->has_neg_bit != NULL && torch->storage_size != NULL &&
-                    torch->storage_offset != NULL && torch->layout_number != NULL &&
-                    torch->device_number != NULL;
-    torch->tensor_at = is_there ? find_tensor(obj) : -1;
-    return torch->tensor_at > 0;
+    torch->tensor_at = tensor_symbols_get()->can_describe ? find_tensor(obj) : -1;
+    return torch->tensor_at;
 }

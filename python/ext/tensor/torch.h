@@ -7,13 +7,9 @@
 #define TT_EXT_TENSOR_TORCH_H
 
 #include "base/compat.h"
-#include "tensortap.h"
+#include "tensor/symbols.h"
 
 typedef int tensor_dlpack_fn(void *obj, tt_dltensor *out);
-typedef bool tensor_bit_fn(const void *tensor);                     /* a const at::Tensor & */
-typedef int32_t tensor_number_fn(const void *tensor, int64_t *out); /* at::Tensor *; 0: answered */
-typedef int32_t tensor_small_fn(const void *tensor, int32_t *out);  /* the same */
-typedef const void *const *tensor_tracing_fn(void); /* a shared_ptr; it points to NULL: none */
 
 /* What is looked up in torch, torch._C, torch._C._functorch and TensorBase: the field, where, its name,
  * its kind, and whether torch is still being imported without it.  Others may be NULL. */
@@ -50,14 +46,7 @@ typedef struct tensor_torch {
     TENSOR_TORCH_MAP(X)
 #undef X
     tensor_dlpack_fn *view; /* NULL: this torch has no exchange table */
-    /* Of libtorch_cpu.so; see tensor_symbols_can_tell() */
-    tensor_bit_fn *has_neg_bit;
-    tensor_number_fn *storage_size;                 /* in bytes */
-    tensor_number_fn *storage_offset;               /* in elements */
-    tensor_small_fn *layout_number, *device_number; /* 0: strided; the CPU */
-    Py_ssize_t
-        tensor_at; /* of the at::Tensor in a Python tensor; 0: not known yet; -1: cannot be asked */
-    tensor_tracing_fn *tracing_state; /* NULL: not found */
+    Py_ssize_t tensor_at;   /* of the at::Tensor in a Python tensor; 0: not known yet; -1: unknown */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
      * far more than asking first whether it is one.  So that is done from the first such
      * tensor on. */
@@ -149,37 +138,14 @@ enum {
 /* torch's count of in-place changes; false: this tensor has none. */
 bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned known, uint32_t *out);
 
-/* ---- functions that torch exports without documenting them ------------------ */
+/* ---- functions that torch exports (symbols.h) ------------------------------- */
 
-bool tensor_symbols_find(tensor_torch *torch, PyObject *obj); /* sets tensor_at */
-/* Can the functions below be asked?  obj is any tensor. */
-static inline bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
+Py_ssize_t tensor_torch_find_handle(tensor_torch *torch, PyObject *obj); /* sets tensor_at */
+/* Of any tensor; NULL: those functions cannot be asked. */
+static inline tensor_handle tensor_torch_handle(tensor_torch *torch, PyObject *obj)
 {
-    return torch->tensor_at > 0 || (torch->tensor_at == 0 && tensor_symbols_find(torch, obj));
-}
-/* Is the tensor negated when it is read?  Exact, and no Python code runs. */
-static inline bool tensor_is_negated(const tensor_torch *torch, PyObject *obj)
-{
-    return torch->has_neg_bit((const char *)obj + torch->tensor_at);
-}
-static inline bool tensor_is_dense_on_cpu(const tensor_torch *torch, PyObject *obj)
-{
-    const void *tensor = (const char *)obj + torch->tensor_at;
-    int32_t layout = -1, device = -1;
-    return torch->layout_number(tensor, &layout) == 0 && layout == 0 &&
-           torch->device_number(tensor, &device) == 0 && device == 0;
-}
-/* In elements; -1: there is none. */
-static inline int64_t tensor_torch_storage_offset(const tensor_torch *torch, PyObject *obj)
-{
-    int64_t offset = 0;
-    return torch->storage_offset((const char *)obj + torch->tensor_at, &offset) == 0 ? offset : -1;
-}
-/* In bytes; -1: there is none.  It may have been shrunk: untyped_storage().resize_(n). */
-static inline int64_t tensor_torch_storage_size(const tensor_torch *torch, PyObject *obj)
-{
-    int64_t size = 0;
-    return torch->storage_size((const char *)obj + torch->tensor_at, &size) == 0 ? size : -1;
+    Py_ssize_t at = torch->tensor_at != 0 ? torch->tensor_at : tensor_torch_find_handle(torch, obj);
+    return at > 0 ? (const char *)obj + at : NULL;
 }
 
 #endif

@@ -1,11 +1,10 @@
 /* view.c -- reads torch tensors, and everything else that speaks DLPack.
  *
- * Exists because torch's own way (`__dlpack__`) is a Python function that takes
- * longer than the statistics of a small tensor, and refuses tensors that require
- * grad; and torch's C way (the exchange table) says yes to tensors
- * whose values it gets wrong: conj and neg views are read as if the bit were
- * not set, fake and wrapper tensors come without memory.  The checks that make
- * the C way safe are here.
+ * Nearly all tensors are dense and lie in CPU memory: symbols.c describes them.  Of the others,
+ * torch's own way (`__dlpack__`) is a Python function that takes longer than the statistics of a
+ * small tensor, and refuses tensors that require grad; and torch's C way (the exchange table) says yes
+ * to tensors whose values it gets wrong: conj and neg views are read as if the bit were not set, fake
+ * and wrapper tensors come without memory.  The checks that make the C way safe are here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/view.h"
 
@@ -76,41 +75,27 @@ static int64_t ask_number(PyObject *obj, const char *method)
     return value;
 }
 
-/* In elements; -1: there is none. */
-static int64_t storage_offset(tensor_torch *torch, PyObject *obj)
+/* Does the storage have memory, and enough of it?  Torch gives "NULL plus the offset" for a view of a
+ * storage that was freed, and for wrappers whose values are elsewhere (DTensor). */
+static tensor_view_result check_storage(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
 {
-    return tensor_symbols_can_tell(torch, obj) ? tensor_torch_storage_offset(torch, obj)
-                                               : ask_number(obj, "storage_offset");
-}
-
-/* Torch gives "NULL plus the offset" for a view of a storage that was freed, and for
- * wrappers whose values are elsewhere (DTensor).  Most memory is not so low; for a Python that is not
- * position-independent, such as Debian's, all small tensors are, and the offset tells. */
-static bool has_no_memory(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
-{
-    bool is_low = (uintptr_t)t->data >> 40 == 0;
-    int64_t offset = is_low && t->count > 0 ? storage_offset(torch, obj) : -1;
-    return offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype);
-}
-
-/* Does the storage reach as far as the tensor?  Strides of torch are not negative. */
-static bool is_held(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
-{
-    int64_t item = (int64_t)tt_dtype_size(t->dtype), bytes = item;
-    if (t->count == 0)
-        return true;
-    for (int32_t d = 0; d < t->ndim; d++)
-        bytes += (t->shape[d] - 1) * t->stride[d];
-    int64_t size = -1, offset = storage_offset(torch, obj);
-    if (tensor_symbols_can_tell(torch, obj)) {
-        size = tensor_torch_storage_size(torch, obj);
+    int64_t size = -1, offset = -1;
+    tensor_handle tensor = tensor_torch_handle(torch, obj);
+    const tensor_symbols *symbols = tensor_symbols_get();
+    if (tensor != NULL) {
+        if (symbols->storage_offset(tensor, &offset) != 0 || symbols->storage_size(tensor, &size) != 0)
+            return VIEW_FREED;
     } else {
         PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
         size = ask_number(storage, "nbytes");
+        offset = ask_number(obj, "storage_offset");
         PyErr_Clear();
         Py_XDECREF(storage);
     }
-    return size >= 0 && offset >= 0 && offset * item + bytes <= size;
+    if (t->count > 0 && offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype))
+        return VIEW_LAYOUT;
+    return t->count == 0 || (size >= 0 && offset >= 0 && tensor_is_held(t, offset, size)) ? VIEW_OK
+                                                                                          : VIEW_FREED;
 }
 
 /* The plain part: obj is a strided tensor in CPU memory with no lazy bits. */
@@ -127,14 +112,8 @@ static tensor_view_result open_strided(tensor_torch *torch, PyObject *obj, tenso
             why = from_dltensor(&dl, out);
         PyErr_Clear();
     }
-    if (why == VIEW_OK && has_no_memory(torch, obj, &out->tensor)) {
+    if (why == VIEW_OK && (why = check_storage(torch, obj, &out->tensor)) != VIEW_OK)
         tensor_view_close(out);
-        why = VIEW_LAYOUT;
-    }
-    if (why == VIEW_OK && !is_held(torch, obj, &out->tensor)) {
-        tensor_view_close(out);
-        why = VIEW_FREED;
-    }
     return why;
 }
 
@@ -159,8 +138,8 @@ static bool is_zero_tensor(PyObject *obj)
 
 static bool is_negated(tensor_torch *torch, PyObject *obj)
 {
-    return tensor_symbols_can_tell(torch, obj) ? tensor_is_negated(torch, obj)
-                                               : tensor_torch_ask(torch->is_neg, obj);
+    tensor_handle tensor = tensor_torch_handle(torch, obj);
+    return tensor != NULL ? tensor_symbols_get()->is_neg(tensor) : tensor_torch_ask(torch->is_neg, obj);
 }
 
 static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tensor_view *out)
@@ -222,22 +201,12 @@ static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_
     return why;
 }
 
-/* The common case, at once: a contiguous tensor in CPU memory.  Functions of torch's own tell without
- * Python whether it is one.  False says nothing. */
+/* The common case, at once: a dense tensor in CPU memory.  False says nothing. */
 static bool open_quick(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
-    tt_dltensor dl;
-    if (torch->view == NULL || !tensor_symbols_can_tell(torch, obj) || tensor_is_negated(torch, obj) ||
-        !tensor_is_dense_on_cpu(torch, obj))
-        return false;
-    if (torch->view(obj, &dl) != 0) {
-        PyErr_Clear();
-        return false;
-    }
-    enum { DL_INT = 0, DL_FLOAT = 2, DL_BFLOAT = 4 }; /* types of which nothing else has to be asked */
-    bool is_usual = dl.code == DL_FLOAT || (dl.code == DL_INT && dl.bits > 8) || dl.code == DL_BFLOAT;
-    return is_usual && from_dltensor(&dl, out) == VIEW_OK && !has_no_memory(torch, obj, &out->tensor) &&
-           is_held(torch, obj, &out->tensor);
+    tensor_handle tensor = tensor_torch_handle(torch, obj);
+    return tensor != NULL && tensor_describe(tensor, &out->tensor) &&
+           tt_dtype_kind(out->tensor.dtype) != TT_KIND_COMPLEX; /* it may be conjugated */
 }
 
 static tensor_view_result open_other(PyObject *obj, tensor_view *out)
