@@ -14,8 +14,9 @@ typedef struct batch {
     calls_thread *thread;
     bool is_eager; /* a call that is seen eagerly is around it: that one has been entered */
     bool is_training;
-    int64_t share; /* of a row in the time that it took to get them, in ns */
-    int64_t spent; /* on the row that is delivered; only if that is timed */
+    bool has_phase; /* is_training was read of a model */
+    int64_t share;  /* of a row in the time that it took to get them, in ns */
+    int64_t spent;  /* on the row that is delivered; only if that is timed */
 } batch;
 
 /* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
@@ -167,7 +168,8 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
     return link->consumer->calls->probed(link->consumer, link, &event, place, row);
 }
 
-/* The phase of rows that no eager call is around: the flag of the outermost module that is watched. */
+/* The phase of rows that no eager call is around: the flag of the outermost module that is watched, of
+ * the row that came last. */
 static int read_phase(const batch *in, calls_link *link, PyObject *module,
                       const calls_probe_place *Py_UNUSED(place), const probe_row *Py_UNUSED(row))
 {
@@ -175,6 +177,7 @@ static int read_phase(const batch *in, calls_link *link, PyObject *module,
     calls_link *first = links != NULL ? (calls_link *)PyList_GET_ITEM(links, 0) : link;
     (void)PyWeakref_GetRef(first->module, &root);
     ((batch *)in)->is_training = calls_is_training(in->state, root != NULL ? root : module);
+    ((batch *)in)->has_phase = true;
     Py_XDECREF(root);
     return 0;
 }
@@ -239,10 +242,10 @@ int calls_traced_drain(binding_state *state, bool all)
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
     for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
         result = deliver(&in, &rows.all[first]);
+    for (size_t i = rows.count; !in.is_eager && i-- > first && !in.has_phase;)
+        (void)for_links(&in, &rows.all[i], read_phase);
     for (size_t i = first; i < rows.count; i++) {
         const calls_tap *tap = calls_tap_numbered(calls, rows.all[i].module); /* borrowed */
-        if (!in.is_eager)
-            (void)for_links(&in, &rows.all[i], read_phase);
         if (tap != NULL && calls_tap_is_root(tap))
             (void)for_links(&in, &rows.all[i], enter_root);
     }

@@ -6,6 +6,7 @@
  * input of a graph takes guards and checks at every call.  In other graphs each module has its own,
  * because modules of one class may share such a graph.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "binding/state.h"
 #include "calls/source.h"
 #include "probe/operator.h"
@@ -24,24 +25,35 @@ BINDING_FUNCTION(calls_place_number)
     PyObject *known = NULL;               /* borrowed */
     if (binding_read_arguments("_place", 4, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
         return NULL;
-    if (calls->places == NULL)
-        calls->places = PyList_New(0);
     if (calls->place_numbers == NULL)
         calls->place_numbers = PyDict_New();
     key = PyTuple_Pack(4, args[0], args[1], args[2], args[3]);
-    if (calls->places == NULL || calls->place_numbers == NULL || key == NULL)
+    if (calls->place_numbers == NULL || key == NULL)
         goto out;
     known = PyDict_GetItemWithError(calls->place_numbers, key);
     if (known != NULL || PyErr_Occurred()) {
         number = Py_XNewRef(known);
         goto out;
     }
-    bool is_full = PyList_GET_SIZE(calls->places) >= PROBE_SLOTS;
-    number = PyLong_FromSsize_t(is_full ? -1 : PyList_GET_SIZE(calls->places));
+    bool is_full = calls->place_count >= PROBE_SLOTS;
+    number = PyLong_FromSsize_t(is_full ? -1 : (Py_ssize_t)calls->place_count);
     if (number == NULL || is_full)
         goto out;
-    if (PyDict_SetItem(calls->place_numbers, key, number) < 0 || PyList_Append(calls->places, key) < 0)
+    if (!base_array_grow(&calls->places, &calls->place_cap, calls->place_count + 1,
+                         sizeof *calls->places))
+        PyErr_NoMemory();
+    if (PyErr_Occurred() || PyDict_SetItem(calls->place_numbers, key, number) < 0) {
         Py_CLEAR(number);
+        goto out;
+    }
+    calls->places[calls->place_count] =
+        (calls_probe_place){ .slot = (int32_t)calls->place_count,
+                             .is_input = PyUnicode_CompareWithASCIIString(args[0], "input") == 0,
+                             .is_gradient = PyUnicode_CompareWithASCIIString(args[0], "gradient") == 0,
+                             .text = args[1],
+                             .is_first = args[2] == Py_True,
+                             .is_last = args[3] == Py_True };
+    calls->place_count++;
 out:
     Py_XDECREF(key);
     return number;
@@ -49,16 +61,9 @@ out:
 
 bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out)
 {
-    if (calls->places == NULL || slot < 0 || slot >= PyList_GET_SIZE(calls->places))
+    if (slot < 0 || (size_t)slot >= calls->place_count)
         return false;
-    PyObject *key = PyList_GET_ITEM(calls->places, slot); /* borrowed, like the next */
-    PyObject *kind = PyTuple_GET_ITEM(key, 0);
-    *out = (calls_probe_place){ .slot = slot,
-                                .is_input = PyUnicode_CompareWithASCIIString(kind, "input") == 0,
-                                .is_gradient = PyUnicode_CompareWithASCIIString(kind, "gradient") == 0,
-                                .text = PyTuple_GET_ITEM(key, 1),
-                                .is_first = PyTuple_GET_ITEM(key, 2) == Py_True,
-                                .is_last = PyTuple_GET_ITEM(key, 3) == Py_True };
+    *out = calls->places[slot];
     return true;
 }
 
@@ -108,13 +113,12 @@ bool calls_tap_is_root(const calls_tap *tap)
 /* Sets the bytes that the operator reads, for every slot that it has met. */
 static void set_products(const calls_state *calls, calls_tap *tap)
 {
-    Py_ssize_t count = calls->places != NULL ? PyList_GET_SIZE(calls->places) : 0;
     for (int k = 0; k < CALLS_SLOTS_; k++) {
         probe_slots *slots = tap->slots[k].control;
         if (slots == NULL)
             continue;
         slots->is_root = calls_tap_is_root(tap);
-        for (Py_ssize_t slot = 0; slot < count; slot++)
+        for (size_t slot = 0; slot < calls->place_count; slot++)
             if (slots->products[slot] != PROBE_UNKNOWN)
                 slots->products[slot] = products_at(calls, tap, (int32_t)slot);
     }

@@ -38,7 +38,7 @@ static const struct {
 void calls_state_clear(calls_state *calls)
 {
     binding_clear(calls, offsetof(calls_state, slot), offsetof(calls_state, callbacks));
-    calls->tap_count = 0;
+    calls->tap_count = calls->place_count = 0;
     calls_frames_free(calls->spare);
     calls->spare = NULL;
 }
@@ -48,6 +48,7 @@ void calls_state_free(calls_state *calls)
     if (calls != NULL) {
         calls_state_clear(calls);
         PyMem_Free(calls->taps);
+        PyMem_Free(calls->places);
     }
     PyMem_Free(calls);
 }

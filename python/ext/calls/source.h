@@ -214,10 +214,12 @@ typedef struct calls_state {
     Py_ssize_t module_count; /* of sys.modules, when it was not among them */
     PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
-    PyObject *forward_code;           /* owned or NULL; of what make_forward makes */
-    PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
-    PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
-    PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
+    PyObject *forward_code;    /* owned or NULL; of what make_forward makes */
+    PyObject *place_numbers;   /* owned or NULL; (kind, text, is first, is last): index in places */
+    PyObject *objection;       /* owned or NULL; of a consumer, from where it could not be raised */
+    PyObject *callbacks;       /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
+    calls_probe_place *places; /* owned; by slot; their texts are of place_numbers */
+    size_t place_count, place_cap;
     struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
     size_t tap_count, tap_cap;
     bool is_compiling;         /* it has begun to compile something */
