@@ -155,8 +155,8 @@ void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch
 /* What the rules of health need besides: of a parameter that is about to be updated (gradient may be
  * NULL), of a call of a model from outside, of an optimizer's step, of a call of a module inside, of a
  * loss. */
-void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor,
-                               PyObject *gradient);
+void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
+                               PyObject *tensor, PyObject *gradient);
 void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
                           const calls_event *event);
 void runs_watch_note_step(runs_watch *self);

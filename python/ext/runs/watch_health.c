@@ -136,25 +136,21 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
                   (double)silent / (double)units);
 }
 
-void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor,
-                               PyObject *gradient)
+void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
+                               PyObject *tensor, PyObject *gradient)
 {
     int64_t step = self->recorder->step;
-    bool has_update = step < AT_FIRST || step % EVERY <= 1;
-    tensor_view view;
-    if (self->recorder->rec == NULL || self->state->is_device_forced)
+    bool has_update = (step < AT_FIRST || step % EVERY <= 1) && parameter->update_site >= 0;
+    bool has_silent = gradient != NULL && step % 2 == 0 && parameter->silent_site >= 0;
+    if (self->recorder->rec == NULL || self->state->is_device_forced || (!has_update && !has_silent))
         return;
     int64_t start = runs_recorder_begin(self->recorder);
-    if (has_update && parameter->update_site >= 0 &&
-        tensor_view_open(&self->state->torch, tensor, &view) == VIEW_OK) {
-        measure_update(self, parameter, &view.tensor);
-        tensor_view_close(&view);
-    }
-    if (gradient != NULL && step % 2 == 0 && parameter->silent_site >= 0 &&
-        tensor_view_open(&self->state->torch, gradient, &view) == VIEW_OK) {
-        count_silent(self, parameter, &view.tensor);
-        tensor_view_close(&view);
-    }
+    const tensor_look *look = has_update ? tensor_look_at(looks, tensor) : NULL;
+    if (look != NULL && look->why == VIEW_OK)
+        measure_update(self, parameter, &look->view.tensor);
+    look = has_silent ? tensor_look_at(looks, gradient) : NULL;
+    if (look != NULL && look->why == VIEW_OK)
+        count_silent(self, parameter, &look->view.tensor);
     runs_recorder_end(self->recorder, -1, start);
 }
 

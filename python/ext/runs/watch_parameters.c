@@ -329,28 +329,23 @@ static void norm_add(norm *total, const tt_stats *stats)
 
 /* Records a gradient as backward left it: it was changed since.  1: done; 0: it is not known; -1: with
  * the exception of on_nonfinite. */
-static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
-                          const runs_watch_tag *tag)
+static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
+                          PyObject *gradient, const runs_watch_tag *tag)
 {
     runs_recorder *recorder = self->recorder;
-    tensor_view view;
     if (!parameter->has_stats || self->is_scaled || recorder->rec == NULL)
         return 0;
     uint32_t products = runs_watch_products(self, tag->site);
-    if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
-        tensor_view_open(&self->state->torch, gradient, &view) != VIEW_OK)
+    tensor_look *look =
+        (products & (uint32_t)~TT_PRODUCT_STATS) == 0 ? tensor_look_at(looks, gradient) : NULL;
+    if (look == NULL || look->why != VIEW_OK)
         return 0;
-    tt_stats now;
-    tt_stats_compute(&view.tensor, &now);
-    if (runs_watch_is_finite(&parameter->noted) &&
-        !runs_watch_is_finite(&now)) { /* the change made it so: that is the news */
-        tensor_view_close(&view);
-        return 0;
-    }
+    if (runs_watch_is_finite(&parameter->noted) && !runs_watch_is_finite(tensor_look_stats(look)))
+        return 0; /* the change made it so: that is the news */
     if (products != 0)
-        runs_watch_record_stats(self, &parameter->noted, NULL, view.tensor.shape, view.tensor.ndim, tag,
-                                -1, runs_clock_coarse());
-    tensor_view_close(&view);
+        runs_watch_record_stats(self, &parameter->noted, NULL, look->view.tensor.shape,
+                                look->view.tensor.ndim, tag, -1, runs_clock_coarse());
+    tensor_looks_clear(looks); /* that may have waited, and the next may run Python code */
     return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
 }
 
@@ -359,37 +354,39 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     norm *total = context;
     runs_watch *self = total->watch;
     runs_watch_parameter *parameter = at;
+    tensor_looks looks = { .torch = &self->state->torch };
     PyObject *gradient = NULL; /* owned */
     runs_watch_tag tag = { .phase = TT_PHASE_TRAIN };
     tt_stats stats;
     int result = 0;
     if (tensor == NULL)
         goto out;
+    if (self->has_gradients)
+        gradient = tensor_torch_grad(looks.torch, tensor);
+    bool is_changed =
+        gradient != NULL && parameter->is_arrived && version_of(self, gradient) != parameter->version;
     if (parameter->site < 0)
         parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
-    if (runs_watch_record_alone(self, tensor, &tag, NULL) < 0) {
-        result = -1;
-        goto out;
+    result = runs_watch_record(self, &looks, tensor, &tag, NULL);
+    if (result >= 0 && gradient != NULL) {
+        tag.site = gradient_site(self, parameter);
+        tag.is_for_norm = total->is_wanted;
+        if (is_changed && (result = record_arrived(self, parameter, &looks, gradient, &tag)) != 0) {
+            stats = parameter->noted;
+        } else {
+            result = runs_watch_record(self, &looks, gradient, &tag, &stats);
+            self->is_clipped |=
+                is_changed && (tag.is_for_norm || runs_watch_products(self, tag.site) != 0);
+        }
+        self->is_changed |= is_changed;
+        if (result > 0)
+            norm_add(total, &stats);
     }
-    if (self->has_gradients)
-        gradient = tensor_torch_grad(&self->state->torch, tensor);
-    runs_watch_note_parameter(self, parameter, tensor, gradient);
-    if (gradient == NULL)
-        goto out;
-    tag.site = gradient_site(self, parameter);
-    tag.is_for_norm = total->is_wanted;
-    bool is_changed = parameter->is_arrived && version_of(self, gradient) != parameter->version;
-    if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {
-        stats = parameter->noted;
-    } else {
-        result = runs_watch_record_alone(self, gradient, &tag, &stats);
-        self->is_clipped |= is_changed && (tag.is_for_norm || runs_watch_products(self, tag.site) != 0);
-    }
-    self->is_changed |= is_changed;
-    if (result > 0)
-        norm_add(total, &stats);
+    if (result >= 0)
+        runs_watch_note_parameter(self, parameter, &looks, tensor, gradient);
 out:
+    tensor_looks_clear(&looks);
     parameter->is_arrived = parameter->has_stats = false;
     parameter->is_fresh = false; /* the step does happen */
     if (parameter->is_noted) {
