@@ -359,9 +359,8 @@ class ModuleMonitor:
         if self._is_open and step == self.current_step:
             return self._measure.results.preview(self.storage, step)
         entry = self.storage.get_step_metrics(step)
-        if set(map(type, entry.values())) <= {float}:
-            return dict(entry)
-        return self.storage.aggregated(step)
+        numbers = self._measure.core.copy_floats(entry)
+        return self.storage.aggregated(step) if numbers is None else numbers
 
     # ---- what the program says itself
 
