@@ -147,13 +147,13 @@ tt_status tt_page_axis_follow(tt_page_axis *axis, tt_run *run, int32_t file, int
     for (uint32_t k = row != NULL ? tt_index_from(row, place->points) : 0; row != NULL && k < row->count;
          k++) {
         const tt_index_chunk *entry = &row->chunks[k];
-        tt_chunk chunk;
+        const uint64_t *steps;
         if (has_all(axis, entry->first_step, entry->last_step))
             continue; /* most sites have the same steps */
-        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &chunk);
-        for (uint32_t i = 0; st == TT_OK && i < chunk.n; i++)
+        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &steps);
+        for (uint32_t i = 0; st == TT_OK && i < entry->n; i++)
             if (entry->first + i >= place->points)
-                st = add_step(axis, (int64_t)run->cells[i]);
+                st = add_step(axis, (int64_t)steps[i]);
         if (st < 0 && st != TT_EFORMAT)
             return st;
     }
@@ -290,27 +290,6 @@ static void add_tensor(tt_page_bins *bins, size_t at, const tt_stats *s, float w
         weight);
 }
 
-/* Unpacks the columns of a chunk into run->cells: those of all points, then those of the points
- * with statistics, then the numbers. */
-enum { OF_POINTS = 3 };
-static tt_status unpack(tt_run *run, const tt_chunk *chunk, uint32_t *with_stats, uint32_t *with_number)
-{
-    uint32_t n = chunk->n;
-    tt_status st = tt_run_grow_cells(run, (size_t)n * (OF_POINTS + TT_STATS_ALL + 1));
-    static const tt_column of_points[OF_POINTS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE };
-    for (size_t c = 0; st == TT_OK && c < OF_POINTS; c++)
-        st = tt_chunk_column(chunk, of_points[c], run->cells + c * n, n);
-    if (st < 0)
-        return st;
-    uint64_t *at = run->cells + (size_t)OF_POINTS * n;
-    *with_stats = tt_chunk_entries(run->cells, n, TT_PRODUCT_STATS);
-    *with_number = tt_chunk_entries(run->cells, n, TT_PRODUCT_SCALAR);
-    st = tt_chunk_stats(chunk, TT_STATS_ALL, at, *with_stats);
-    if (st == TT_OK && *with_number > 0)
-        st = tt_chunk_column(chunk, TT_COLUMN_SCALAR, at + (size_t)TT_STATS_ALL * n, *with_number);
-    return st;
-}
-
 /* The bin of a point in its series, which is opened with its first point. */
 static tt_status find_bin(tt_page_bins *bins, tt_page_place *place, int32_t file, int32_t site,
                           bool is_eval, size_t at_step, size_t *at, float *weight)
@@ -331,35 +310,36 @@ static tt_status find_bin(tt_page_bins *bins, tt_page_place *place, int32_t file
     return TT_OK;
 }
 
-static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run,
-                           const tt_chunk *chunk, int32_t file, int32_t site, tt_page_place *place,
+static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run, int32_t file,
+                           int32_t site, const tt_index_chunk *entry, tt_page_place *place,
                            size_t *cursor)
 {
-    uint32_t n = chunk->n, with_stats = 0, with_number = 0, stat = 0, number = 0;
-    tt_status st = unpack(run, chunk, &with_stats, &with_number);
-    const uint64_t *cells = run->cells, *of_stats = cells + (size_t)OF_POINTS * n;
-    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-        bool has_stats = (cells[i] & TT_PRODUCT_STATS) != 0;
-        bool has_number = (cells[i] & TT_PRODUCT_SCALAR) != 0;
-        bool is_eval = tt_phases_hold(TT_PHASES_EVAL, cells[2 * (size_t)n + i]);
-        uint32_t s = stat, k = number;
-        stat += has_stats;
-        number += has_number;
-        if (chunk->first + i < place->points || (!has_stats && (!has_number || bins->has_tensors)))
+    enum { PRODUCTS, STEP, PHASE, NUMBER, STATS, READ = STATS + TT_STATS_ALL };
+    static const tt_column read[READ] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE,
+                                          TT_COLUMN_SCALAR,
+                                          TT_STATS_COLUMN_MAP(TT_STATS_COLUMN)
+                                              TT_STATS_MORE_MAP(TT_STATS_COLUMN) };
+    const uint64_t *cells[READ];
+    tt_status st =
+        tt_run_columns(run, run->taps[file], tt_run_row(run, file, site), entry, read, READ, cells);
+    for (uint32_t i = 0; st == TT_OK && i < entry->n; i++) {
+        bool has_stats = (cells[PRODUCTS][i] & TT_PRODUCT_STATS) != 0;
+        bool has_number = (cells[PRODUCTS][i] & TT_PRODUCT_SCALAR) != 0;
+        bool is_eval = tt_phases_hold(TT_PHASES_EVAL, cells[PHASE][i]);
+        if (entry->first + i < place->points || (!has_stats && (!has_number || bins->has_tensors)))
             continue;
         size_t at;
         float weight;
-        st = find_bin(bins, place, file, site, is_eval, place_of(axis, (int64_t)cells[n + i], cursor),
+        st = find_bin(bins, place, file, site, is_eval, place_of(axis, (int64_t)cells[STEP][i], cursor),
                       &at, &weight);
         if (st < 0)
             break;
-        tt_stats stats = { 0 };
-        if (has_stats)
-            tt_stats_of_cells(of_stats, with_stats, s, TT_STATS_ALL, &stats);
+        tt_stats stats;
+        tt_stats_of_cells(cells + STATS, i, TT_STATS_ALL, &stats);
         if (bins->has_tensors)
             add_tensor(bins, at, &stats, weight);
         else if (has_number)
-            add_number(bins, at, tt_f64_of(of_stats[(size_t)TT_STATS_ALL * n + k]), weight);
+            add_number(bins, at, tt_f64_of(cells[NUMBER][i]), weight);
         else
             add_number(bins, at,
                        stats.nan > 0      ? (double)NAN
@@ -379,10 +359,7 @@ tt_status tt_page_bins_add(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
     if (axis->count == 0 || row == NULL)
         return TT_OK;
     for (uint32_t k = tt_index_from(row, place->points); k < row->count; k++) {
-        tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
-        if (st == TT_OK)
-            st = add_chunk(bins, axis, run, &chunk, file, site, place, &cursor);
+        tt_status st = add_chunk(bins, axis, run, file, site, &row->chunks[k], place, &cursor);
         if (st == TT_EFORMAT)
             *lost += row->chunks[k].n;
         else if (st < 0)

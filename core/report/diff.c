@@ -36,38 +36,37 @@ typedef struct side {
     int32_t file, site;
     size_t points, cap;
     int64_t *steps, *calls;  /* steps is owned, with the calls and the values behind it */
-    double *values[COLUMNS]; /* of those points that have the field */
-    size_t counts[COLUMNS];
+    double *values[COLUMNS]; /* NaN: the point does not have the field */
 } side;
 
 /* Appends the points of a chunk, read once for all fields. */
 static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_chunk *entry)
 {
-    static const tt_column always[] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL };
-    tt_chunk chunk;
-    tt_status st = tt_run_columns(s->run, s->run->taps[s->file], row, entry, always, 3, &chunk);
+    enum { PRODUCTS, STEP, CALL, FIELDS };
+    tt_column columns[FIELDS + COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL };
+    const uint64_t *cells[FIELDS + COLUMNS];
+    for (size_t k = 0; k < COLUMNS; k++)
+        columns[FIELDS + k] = fields[k].column;
+    tt_status st =
+        tt_run_columns(s->run, s->run->taps[s->file], row, entry, columns, FIELDS + COLUMNS, cells);
     if (st < 0)
         return st;
-    uint32_t n = entry->n;
-    uint64_t *products = s->run->cells, *cells = products + n;
-    memcpy(s->steps + s->points, cells, n * sizeof *s->steps);
-    memcpy(s->calls + s->points, cells + n, n * sizeof *s->calls);
-    uint32_t scalars = tt_chunk_entries(products, n, TT_PRODUCT_SCALAR),
-             stats = tt_chunk_entries(products, n, TT_PRODUCT_STATS);
-    for (size_t k = 0; st == TT_OK && k < COLUMNS; k++) {
+    memcpy(s->steps + s->points, cells[STEP], entry->n * sizeof *s->steps);
+    memcpy(s->calls + s->points, cells[CALL], entry->n * sizeof *s->calls);
+    for (size_t k = 0; k < COLUMNS; k++) {
         const tt_column_kind *kind = &tt_column_kinds[fields[k].column];
-        uint32_t entries = kind->product == TT_PRODUCT_SCALAR ? scalars : stats;
-        bool is_int = kind->type == TT_COLUMN_INT;
-        double *to = s->values[k] + s->counts[k];
-        if (entries > 0)
-            st = tt_chunk_column(&chunk, fields[k].column, is_int ? cells : (uint64_t *)(void *)to,
-                                 entries);
-        for (size_t i = 0; st == TT_OK && is_int && i < entries; i++)
-            to[i] = (double)(int64_t)cells[i];
-        s->counts[k] += entries;
+        const uint64_t *from = cells[FIELDS + k];
+        double *to = s->values[k] + s->points;
+        if (kind->type == TT_COLUMN_FLOAT)
+            memcpy(to, from, entry->n * sizeof *to);
+        for (size_t i = 0; kind->type == TT_COLUMN_INT && i < entry->n; i++)
+            to[i] = (double)(int64_t)from[i];
+        for (size_t i = 0; i < entry->n; i++)
+            if ((cells[PRODUCTS][i] & kind->product) == 0)
+                to[i] = NAN;
     }
-    s->points += n;
-    return st;
+    s->points += entry->n;
+    return TT_OK;
 }
 
 static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
@@ -76,7 +75,6 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     s->file = file;
     s->site = site;
     s->points = 0;
-    memset(s->counts, 0, sizeof s->counts);
     if (n == 0)
         return TT_OK;
     if (n > s->cap) {
@@ -99,11 +97,9 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     return TT_OK;
 }
 
-/* Returns a value of point i; NaN unless all points of the site have this field. */
+/* Returns a value of point i; NaN if it does not have this field. */
 static double value_at(const side *s, size_t k, size_t i)
 {
-    if (s->counts[k] != s->points)
-        return NAN;
     if (k != RMS)
         return s->values[k][i];
     double finite =

@@ -91,13 +91,13 @@ static tt_status count_points(tt_run *run, int32_t file, int32_t site, int64_t s
         const tt_index_chunk *entry = &row->chunks[k];
         if (step < entry->first_step || step > entry->last_step)
             continue;
-        tt_chunk chunk;
-        tt_status st = tt_run_columns(run, run->taps[file], row, entry, columns, 2, &chunk);
+        const uint64_t *cells[2];
+        tt_status st = tt_run_columns(run, run->taps[file], row, entry, columns, 2, cells);
         if (st < 0)
             return tt_fail(err, st, "%s: %s", tt_run_site_name(run, site), tt_status_text(st));
-        for (uint32_t i = 0; i < chunk.n; i++) {
-            int64_t at = (int64_t)run->cells[chunk.n + i];
-            if ((int64_t)run->cells[i] != step)
+        for (uint32_t i = 0; i < entry->n; i++) {
+            int64_t at = (int64_t)cells[1][i];
+            if ((int64_t)cells[0][i] != step)
                 continue;
             out->first_time = out->count == 0 ? at : out->first_time;
             out->count++;
@@ -205,27 +205,20 @@ static tt_status find_finite(const feeds *f, int32_t site, uint32_t products, in
     return st;
 }
 
-/* When something happened in the step.  Gradients of parameters are recorded at once: only their
- * places differ. */
-typedef struct moment {
-    int64_t time, place;
-} moment;
-
-static bool is_earlier(moment a, moment b)
-{
-    return a.time != b.time ? a.time < b.time : a.place < b.place;
-}
-
 /* Adds the two latest finite points before the origin: of the forward pass; for the gradient of a
  * parameter, gradients of later layers, which backward reached first. */
 static tt_status add_before(feeds *f, tt_error *err)
 {
+    /* Gradients of parameters are recorded at once: only their places differ. */
+    const tt_rank_in_step rank = f->is_gradient ? TT_ORDER_GRADIENT : TT_ORDER_FORWARD;
     struct {
-        moment when;
+        tt_moment when;
         int64_t index;
         int32_t site;
     } latest[2] = { { .site = -1 }, { .site = -1 } };
-    const moment origin = { f->is_gradient ? 0 : f->of->point.time, tt_order_place(f->run, f->of->site) };
+    const tt_moment origin = { .time = f->of->point.time,
+                               .kind = rank,
+                               .place = tt_order_place(f->run, f->of->site) };
     int32_t from = f->of->site - NEIGHBOURS, to = f->of->site + NEIGHBOURS;
     for (int32_t site = from < 0 ? 0 : from; site < tt_run_site_count(f->run) && site <= to; site++) {
         tt_rank_in_step kind = kind_of(f->run, site);
@@ -237,16 +230,18 @@ static tt_status add_before(feeds *f, tt_error *err)
         tt_status st = count_points(f->run, f->of->file, site, f->of->point.step, 0, &points, err);
         if (st < 0)
             return st;
-        const moment when = { f->is_gradient ? 0 : points.first_time, tt_order_place(f->run, site) };
-        if (points.count == 0 || !is_earlier(when, origin) ||
-            (latest[1].site >= 0 && !is_earlier(latest[1].when, when)))
+        const tt_moment when = { .time = points.first_time,
+                                 .kind = rank,
+                                 .place = tt_order_place(f->run, site) };
+        if (points.count == 0 || !tt_order_is_before(&when, &origin) ||
+            (latest[1].site >= 0 && !tt_order_is_before(&latest[1].when, &when)))
             continue;
         st = find_finite(f, site, TT_PRODUCT_STATS, &index, err);
         if (st < 0)
             return st;
         if (index < 0)
             continue;
-        int slot = latest[0].site >= 0 && !is_earlier(latest[0].when, when) ? 1 : 0;
+        int slot = latest[0].site >= 0 && !tt_order_is_before(&latest[0].when, &when) ? 1 : 0;
         if (slot == 0)
             latest[1] = latest[0];
         latest[slot].when = when;

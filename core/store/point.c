@@ -116,13 +116,13 @@ tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases
     }
     for (uint32_t k = row != NULL ? row->count : 0; st == TT_OK && *index < 0 && k-- > 0;) {
         const tt_index_chunk *entry = &row->chunks[k];
-        tt_chunk chunk;
+        const uint64_t *phase;
         end -= entry->n;
         if (end >= before)
             continue;
-        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_PHASE }, 1, &chunk);
-        for (uint32_t i = chunk.n; st == TT_OK && *index < 0 && i-- > 0;)
-            if (end + i < before && tt_phases_hold(phases, run->cells[i]))
+        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_PHASE }, 1, &phase);
+        for (uint32_t i = entry->n; st == TT_OK && *index < 0 && i-- > 0;)
+            if (end + i < before && tt_phases_hold(phases, phase[i]))
                 *index = end + i;
     }
     return st == TT_OK ? st : describe(run, file, st, err);

@@ -65,26 +65,28 @@ static inline bool tt_phases_hold(uint32_t phases, uint64_t phase)
     phase &= 0xff; /* above: the step was skipped */
     return phase < TT_PHASE_COUNT_ ? (phases >> phase & 1) != 0 : (phases & TT_PHASES_TRAIN) != 0;
 }
-tt_status tt_run_grow_cells(tt_run *run, size_t count);
 /* Loads a chunk of a row into scratch and parses it. */
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                        const tt_index_chunk *entry, tt_chunk *out);
-/* The same, and reads columns that every point has into cells, one behind the other. */
+/* Unpacks columns of numbers into memory of the run.  cells: of each column, one for each point, which is zero
+ * if the point does not have the product, or the column is TT_COLUMN_COUNT_.  columns[0]: the products, unless
+ * every point has every column. */
+tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *columns, size_t count,
+                       const uint64_t **cells);
+/* Both. */
 tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                          const tt_index_chunk *entry, const tt_column *columns, size_t count,
-                         tt_chunk *out);
+                         const uint64_t **cells);
 
-enum { TT_STATS_DERIVED = 9, TT_STATS_ALL = 12 }; /* rows of TT_STATS_COLUMN_MAP; and TT_STATS_MORE_MAP */
-/* Unpacks the first so many of them, of all n entries with statistics, one behind the other. */
-tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n);
-/* Reads entry i of those. */
-static inline void tt_stats_of_cells(const uint64_t *cells, size_t n, size_t i, size_t columns,
+/* The columns of TT_STATS_COLUMN_MAP, and of TT_STATS_MORE_MAP. */
+#define TT_STATS_COLUMN(name, field, type, read) TT_COLUMN_##name,
+enum { TT_STATS_DERIVED = 9, TT_STATS_ALL = 12 }; /* their numbers: of the first map, of both */
+/* Reads the statistics of point i from the cells of the first so many of them. */
+static inline void tt_stats_of_cells(const uint64_t *const *cells, size_t i, size_t columns,
                                      tt_stats *out)
 {
     *out = (tt_stats){ 0 };
-#define X(name, field, type, read) \
-    out->field = read(cells[i]);   \
-    cells += n;
+#define X(name, field, type, read) out->field = read((*cells++)[i]);
     TT_STATS_COLUMN_MAP(X)
     if (columns == TT_STATS_ALL) {
         TT_STATS_MORE_MAP(X)

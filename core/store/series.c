@@ -44,11 +44,6 @@ bool tt_field_find(const char *name, tt_field *out)
     return false;
 }
 
-tt_status tt_run_grow_cells(tt_run *run, size_t count)
-{
-    return tt_grow(&run->cells, &run->cells_cap, count, sizeof *run->cells);
-}
-
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                        const tt_index_chunk *entry, tt_chunk *out)
 {
@@ -56,17 +51,47 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                          out);
 }
 
+/* Moves the entries of a product to the points that have it. */
+static void spread(uint64_t *cells, uint32_t entries, const uint64_t *products, uint32_t product,
+                   uint32_t n)
+{
+    for (uint32_t i = n; i > entries; i--)
+        cells[i - 1] = (products[i - 1] & product) != 0 ? cells[--entries] : 0;
+}
+
+tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *columns, size_t count,
+                       const uint64_t **cells)
+{
+    uint32_t n = chunk->n, entries = n, product = 0;
+    tt_status st = tt_grow(&run->cells, &run->cells_cap, (count + 1) * n, sizeof *run->cells);
+    if (st < 0)
+        return st;
+    memset(run->cells, 0, n * sizeof *run->cells); /* shared by columns that are not in the chunk */
+    for (size_t k = 0; st == TT_OK && k < count; k++) {
+        uint64_t *of = run->cells + (k + 1) * n;
+        cells[k] = run->cells;
+        if (columns[k] == TT_COLUMN_COUNT_ || chunk->columns[columns[k]].at == NULL)
+            continue;
+        if (product != tt_column_kinds[columns[k]].product) { /* else as of the column before */
+            product = tt_column_kinds[columns[k]].product;
+            entries = tt_chunk_entries(cells[0], n, product);
+        }
+        if (entries == 0)
+            continue;
+        st = tt_chunk_column(chunk, columns[k], of, entries);
+        spread(of, entries, cells[0], product, n);
+        cells[k] = of;
+    }
+    return st;
+}
+
 tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                          const tt_index_chunk *entry, const tt_column *columns, size_t count,
-                         tt_chunk *out)
+                         const uint64_t **cells)
 {
-    tt_status st = tt_run_chunk(run, tap, row, entry, out);
-    size_t n = entry->n;
-    if (st == TT_OK)
-        st = tt_run_grow_cells(run, n * count);
-    for (size_t k = 0; st == TT_OK && k < count; k++)
-        st = tt_chunk_column(out, columns[k], run->cells + k * n, out->n);
-    return st;
+    tt_chunk chunk;
+    tt_status st = tt_run_chunk(run, tap, row, entry, &chunk);
+    return st == TT_OK ? tt_run_cells(run, &chunk, columns, count, cells) : st;
 }
 
 static double derive(tt_field field, const tt_stats *s)
@@ -83,65 +108,23 @@ static double derive(tt_field field, const tt_stats *s)
     }
 }
 
-tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n)
-{
-    static const tt_column wanted[TT_STATS_ALL] = {
-#define X(name, field, type, read) TT_COLUMN_##name,
-        TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X)
-#undef X
-    };
-    tt_status st = TT_OK;
-    for (size_t c = 0; st == TT_OK && n > 0 && c < columns; c++)
-        st = tt_chunk_column(chunk, wanted[c], cells + c * n, n);
-    return st;
-}
+enum { PRODUCTS, STEP, PHASE, VALUE, COLUMNS = VALUE + TT_STATS_DERIVED };
 
-/* Values of the entries of one chunk; cells holds room for TT_STATS_DERIVED columns.  marks: a
- * number that is not finite, and a derived field of a tensor that held NaN or Inf, is
- * infinite; so NaN is left for what is undefined. */
-static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
-                             uint32_t n, double *out)
+/* Returns the field of point i.  marks: a number that is not finite, and a derived field of a tensor that held
+ * NaN or Inf, is infinite; so NaN is left for what is undefined. */
+static double value_of(const uint64_t *const *cells, tt_field field, uint32_t i, bool marks)
 {
-    tt_column column = (tt_column)fields[field].column;
-    tt_status st = TT_OK;
-    if (column < TT_COLUMN_COUNT_) {
-        st = tt_chunk_column(chunk, column, cells, n);
-        bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
-        for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-            out[i] = is_int ? (double)(int64_t)cells[i] : tt_f64_of(cells[i]);
-            if (marks && field == TT_FIELD_SCALAR && !isfinite(out[i]))
-                out[i] = (double)INFINITY;
-        }
-        return st;
-    }
-    st = tt_chunk_stats(chunk, TT_STATS_DERIVED, cells, n);
-    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+    int column = fields[field].column;
+    uint64_t cell = cells[VALUE][i];
+    if (column == TT_COLUMN_COUNT_) {
         tt_stats s;
-        tt_stats_of_cells(cells, n, i, TT_STATS_DERIVED, &s);
-        bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
-        out[i] = is_marked ? (double)INFINITY : derive(field, &s);
+        tt_stats_of_cells(cells + VALUE, i, TT_STATS_DERIVED, &s);
+        return marks && (s.nan | s.posinf | s.neginf) != 0 ? (double)INFINITY : derive(field, &s);
     }
-    return st;
-}
-
-/* Leaves the entries of these phases, of a chunk whose products are in run->cells; the
- * number of those is written to *entries. */
-static tt_status keep_phases(tt_run *run, const tt_chunk *chunk, uint32_t product, uint32_t phases,
-                             int64_t *steps, double *values, uint32_t *entries)
-{
-    uint32_t n = chunk->n, entry = 0, kept = 0;
-    tt_status st = tt_chunk_column(chunk, TT_COLUMN_PHASE, run->cells + n, n);
-    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-        if (product != 0 && (run->cells[i] & product) == 0)
-            continue;
-        if (tt_phases_hold(phases, run->cells[n + i])) {
-            steps[kept] = steps[entry];
-            values[kept++] = values[entry];
-        }
-        entry++;
-    }
-    *entries = kept;
-    return st;
+    if (tt_column_kinds[column].type == TT_COLUMN_INT)
+        return (double)(int64_t)cell;
+    double x = tt_f64_of(cell);
+    return marks && field == TT_FIELD_SCALAR && !isfinite(x) ? (double)INFINITY : x;
 }
 
 static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field field, bool marks,
@@ -152,39 +135,40 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
         return tt_fail(err, TT_EINVAL, "no such file or field");
     const tt_tap *tap = run->taps[file];
     const tt_index_site *row = tt_run_row(run, file, site);
+    tt_column columns[COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE,
+                                   TT_STATS_COLUMN_MAP(TT_STATS_COLUMN) };
+    const uint64_t *cells[COLUMNS];
     uint32_t product = fields[field].product;
-    size_t have = 0, read = 0;
+    bool is_column = fields[field].column < TT_COLUMN_COUNT_;
+    size_t have = 0, others = 0;
+    if (is_column)
+        columns[VALUE] = (tt_column)fields[field].column;
+    if (phases == TT_PHASES_ALL)
+        columns[PHASE] = TT_COLUMN_COUNT_;
     for (uint32_t k = 0; row != NULL && k < row->count; k++) {
-        tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
-        uint32_t n = row->chunks[k].n;
-        if (st == TT_OK)
-            st = tt_run_grow_cells(run, (size_t)n * (TT_STATS_DERIVED + 1));
-        if (st == TT_OK)
-            st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, n);
-        uint32_t entries = st == TT_OK ? tt_chunk_entries(run->cells, n, product) : 0;
-        if (st == TT_OK && entries > cap - have)
-            return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
-        if (st == TT_OK && entries > 0)
-            st = read_values(&chunk, field, marks, run->cells + n, entries, values + have);
-        if (st == TT_OK && entries == n && steps != NULL) {
-            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(steps + have), n);
-        } else if (st == TT_OK && entries > 0 && steps != NULL) {
-            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells + n, n);
-            for (uint32_t i = 0, at = 0; st == TT_OK && i < n; i++)
-                if ((run->cells[i] & product) != 0)
-                    steps[have + at++] = (int64_t)run->cells[n + i];
-        }
-        read += entries;
-        if (st == TT_OK && entries > 0 && phases != TT_PHASES_ALL)
-            st = keep_phases(run, &chunk, product, phases, steps + have, values + have, &entries);
+        tt_status st = tt_run_columns(run, tap, row, &row->chunks[k], columns,
+                                      is_column ? VALUE + 1 : COLUMNS, cells);
         if (st < 0)
             return tt_tap_fail(tap, st, err, "points %lld and on of %.60s",
                                (long long)row->chunks[k].first, tt_run_site_name(run, site));
-        have += entries;
+        uint32_t n = row->chunks[k].n;
+        bool is_whole = phases == TT_PHASES_ALL &&
+                        tt_chunk_entries(cells[PRODUCTS], n, product) == n; /* as most are */
+        for (uint32_t i = 0; i < n; i++) {
+            bool is_there = is_whole || product == 0 || (cells[PRODUCTS][i] & product) != 0;
+            bool is_kept = is_there && (is_whole || tt_phases_hold(phases, cells[PHASE][i]));
+            others += is_there && !is_kept;
+            if (!is_kept)
+                continue;
+            if (have == cap)
+                return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
+            if (steps != NULL)
+                steps[have] = (int64_t)cells[STEP][i];
+            values[have++] = value_of(cells, field, i, marks);
+        }
     }
     *count = have;
-    *left_out = read - have;
+    *left_out = others;
     return TT_OK;
 }
 
@@ -228,10 +212,10 @@ enum { SPAN_MAX = 1 << 29 }; /* 64 MB of bits; steps are counted, not dates */
 static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                             const tt_index_chunk *entry, int64_t low, uint64_t span, uint64_t *bits)
 {
-    tt_chunk chunk;
-    tt_status st = tt_run_columns(run, tap, row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &chunk);
-    for (uint32_t i = 0; st == TT_OK && i < chunk.n; i++) {
-        uint64_t at = run->cells[i] - (uint64_t)low;
+    const uint64_t *steps;
+    tt_status st = tt_run_columns(run, tap, row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &steps);
+    for (uint32_t i = 0; st == TT_OK && i < entry->n; i++) {
+        uint64_t at = steps[i] - (uint64_t)low;
         if (at <= span)
             bits[at / 64] |= UINT64_C(1) << at % 64;
     }
