@@ -42,14 +42,6 @@ typedef struct tt_exact {
 typedef bool tt_stats_i64_fn(bool is_unsigned, const int64_t *x, size_t n, bool is_doubtful,
                              tt_block *out, tt_exact *exact);
 
-/* hist: a table has a counter for each sign, exponent and two mantissa bits of
- * an f32; the sum over the tables counts. */
-enum { TT_HIST_TABLE = 2048, TT_HIST_TABLES = 2 };
-typedef struct tt_hist_edges { /* elements of a tile that are in no table */
-    uint32_t zeros, nan, posinf, neginf, denormals;
-} tt_hist_edges;
-typedef void tt_hist_f32_fn(const float *x, size_t n, uint32_t *tables, tt_hist_edges *out);
-
 typedef void tt_digest_bytes_fn(const void *bytes, size_t len, tt_digest *out);
 typedef void tt_digest_add_fn(void *state, const void *bytes, size_t len); /* of an XXH3_state_t */
 
@@ -82,7 +74,6 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(stats_f64, tt_stats_f64_fn)                 \
     X(stats_half, tt_stats_half_fn)               \
     X(stats_i64, tt_stats_i64_fn)                 \
-    X(hist_f32, tt_hist_f32_fn)                   \
     X(digest_bytes, tt_digest_bytes_fn)           \
     X(digest_add, tt_digest_add_fn)               \
     X(compare_f32, tt_compare_f32_fn)             \
