@@ -143,9 +143,13 @@ static bool push_value(tt_recorder *rec, const tt_event *event, const tt_digest 
     }
     int64_t item = (int64_t)tt_dtype_size(t->dtype), most = (int64_t)longest_text(rec);
     int64_t limit = (most > PIECE_MAX ? PIECE_MAX : most) / item * item;
-    tt_piece piece = {
-        .digest = *digest, .total = t->count * item, .dtype = (int32_t)t->dtype, .ndim = t->ndim
-    };
+    tt_value_head piece = { .digest = *digest,
+                            .total = t->count * item,
+                            .site = event->site,
+                            .step = event->step,
+                            .call = event->call,
+                            .dtype = (int32_t)t->dtype,
+                            .ndim = t->ndim };
     memcpy(piece.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
     tt_walk walk;
     tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
@@ -165,12 +169,7 @@ static bool push_value(tt_recorder *rec, const tt_event *event, const tt_digest 
             tt_queue_give_back(&rec->queue, slots, place);
             return false; /* without its last piece a value is never seen */
         }
-        *record = (tt_record){ .slots = slots,
-                               .kind = TT_RECORD_PIECE,
-                               .site = event->site,
-                               .step = event->step,
-                               .call = event->call,
-                               .value = *row };
+        *record = (tt_record){ .slots = slots, .kind = TT_RECORD_PIECE, .value = *row };
         char *tail = (char *)record + sizeof *record, *bytes = tail + sizeof piece;
         tt_walk_copy(&walk, bytes, (size_t)piece.len);
         /* Of the copy: the tensor may be changing.  Where the writer lags behind we would wait

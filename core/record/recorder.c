@@ -114,11 +114,7 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
         st = tt_fail_plain(err, TT_ENOMEM);
         goto out;
     }
-    tt_store_options store = { .resumes = options->resumes,
-                               .compresses = options->compresses,
-                               .max_bytes = options->max_bytes,
-                               .info = options->info };
-    st = tt_store_open(&rec->store, rec->path, rec->sites, &store, err);
+    st = tt_store_open(&rec->store, rec->path, rec->sites, options, err);
     if (st < 0)
         goto out;
     plan_known_sites(rec);

@@ -41,7 +41,7 @@ static void mark_gone(tt_recorder *rec)
 
 static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error *err)
 {
-    tt_piece piece;
+    tt_value_head piece;
     memcpy(&piece, tt_record_tail(record), sizeof piece);
     const char *bytes = (const char *)tt_record_tail(record) + sizeof piece;
     int64_t *place = &rec->place[record->value];
@@ -49,8 +49,7 @@ static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error
         *place = 0;
     else if (*place == 0)
         return TT_OK; /* the pieces before found no room */
-    tt_status st =
-        tt_store_value(&rec->store, &piece, bytes, record->site, record->step, record->call, place, err);
+    tt_status st = tt_store_value(&rec->store, &piece, bytes, place, err);
     mark_gone(rec);
     return st;
 }

@@ -6,7 +6,7 @@
  * where `products`, `ndim` and the lengths say so: tt_stats, shape (int64_t
  * each), tt_digest, histogram bytes, sample bytes.  The tail of a note is its
  * text, that of a module its path and, behind a NUL, its class; that of a piece of a
- * value is a tt_piece and the bytes.
+ * value is a tt_value_head and the bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_EVENT_H
 #define TT_STORE_EVENT_H
@@ -40,19 +40,6 @@ typedef struct tt_record {
     int64_t value;     /* row of the table of values; the writer puts its place here */
 } tt_record;
 _Static_assert(sizeof(tt_record) == TT_SLOT, "a scalar takes one slot");
-
-/* A piece of a value; pieces of one value follow each other. */
-typedef struct tt_piece {
-    tt_digest digest; /* of the whole */
-    int64_t total;    /* bytes of the whole */
-    int64_t at;       /* where this piece belongs in it */
-    int64_t len;      /* bytes of this piece, as they are (not compressed) */
-    uint64_t check;   /* tt_block_hash() of these bytes, if has_check */
-    bool has_check;
-    int32_t dtype;
-    int32_t ndim;
-    int64_t shape[TT_MAX_DIM];
-} tt_piece;
 
 static inline const void *tt_record_tail(const tt_record *record)
 {

@@ -98,9 +98,8 @@ static tt_status give_up_one(tt_store *store, tt_error *err)
     return TT_OK;
 }
 
-/* Makes room for a piece of so many bytes, unless its value would not fit if it were alone. */
-tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
-                             bool *has_room, tt_error *err)
+/* Makes room for a piece, unless its value would not fit if it were alone. */
+tt_status tt_store_make_room(tt_store *store, const tt_value_head *piece, bool *has_room, tt_error *err)
 {
     const tt_places *holes = &store->index.holes;
     tt_status st = TT_OK;
@@ -112,11 +111,11 @@ tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t byt
         st = tt_store_note(store, 0, 0, text, sizeof text - 1, err);
     }
     while (st == TT_OK && fits && !store->is_full &&
-           store->end - store->punched + bytes > store->max_bytes && store->segments.count > 0)
+           store->end - store->punched + piece->stored > store->max_bytes && store->segments.count > 0)
         st = give_up_one(store, err);
     *has_room = fits && !store->is_full;
     for (uint32_t i = known; i + 1 < holes->count; i += 2) /* the pieces before it went too */
-        if (before >= holes->at[i] && before < holes->at[i + 1])
+        if (piece->before >= holes->at[i] && piece->before < holes->at[i + 1])
             *has_room = false;
     return st;
 }

@@ -299,7 +299,7 @@ static void release(tt_store *store)
 }
 
 tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
-                        const tt_store_options *options, tt_error *err)
+                        const tt_recorder_options *options, tt_error *err)
 {
     *store = (tt_store){ .fd = -1, .max_bytes = options->max_bytes, .steps = TT_SPAN_NONE };
     store->index.sites = sites;

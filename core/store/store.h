@@ -13,6 +13,7 @@
 #include "store/block.h"
 #include "store/index.h"
 #include "store/points.h"
+#include "store/value.h"
 
 typedef struct tt_store {
     int fd; /* -1: none, or forgotten after a fork */
@@ -41,17 +42,10 @@ typedef struct tt_store {
     void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
 } tt_store;
 
-typedef struct tt_store_options {
-    bool resumes;
-    bool compresses;
-    int64_t max_bytes;
-    const char *const *info; /* key, value, ..., NULL */
-} tt_store_options;
-
 /* Makes or continues the file.  The sites must be empty; a file that is continued
  * fills them. */
 tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
-                        const tt_store_options *options, tt_error *err);
+                        const tt_recorder_options *options, tt_error *err);
 /* Writes footer and end (unless something failed before), frees everything. */
 tt_status tt_store_close(tt_store *store, tt_error *err);
 /* Writes footer and end into a file that was put together by repair.  The index
@@ -74,8 +68,8 @@ tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err);
 tt_status tt_store_index_if_due(tt_store *store, tt_error *err);
 /* Writes one piece; *before is where the piece before it is (0: this is the
  * first) and becomes where this one is.  *before stays 0 if there is no room. */
-tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *bytes, int32_t site,
-                         int64_t step, uint32_t call, int64_t *before, tt_error *err);
+tt_status tt_store_value(tt_store *store, const tt_value_head *piece, const void *bytes, int64_t *before,
+                         tt_error *err);
 /* A value at this place was referred to again. */
 void tt_store_value_used(tt_store *store, int64_t at);
 
@@ -90,8 +84,7 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
 /* Adds a section of two numbers to the batch. */
 void tt_store_put_pair(tt_store *store, tt_section kind, int64_t first, int64_t second);
 /* room.c */
-tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
-                             bool *has_room, tt_error *err);
+tt_status tt_store_make_room(tt_store *store, const tt_value_head *piece, bool *has_room, tt_error *err);
 void tt_store_value_written(tt_store *store, int64_t at, bool is_first);
 /* merge.c */
 /* Adds the points of a chunk to store->merged. */

@@ -92,28 +92,17 @@ void tt_value_pack(tt_buf *out, const tt_value_head *head)
 
 /* ---- writing ----------------------------------------------------------------- */
 
-tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *bytes, int32_t site,
-                         int64_t step, uint32_t call, int64_t *before, tt_error *err)
+tt_status tt_store_value(tt_store *store, const tt_value_head *piece, const void *bytes, int64_t *before,
+                         tt_error *err)
 {
     tt_status st = tt_store_flush(store, err); /* its chunks know where they will be */
     if (st < 0)
         return st;
     const void *payload = bytes;
     size_t stored = (size_t)piece->len;
-    tt_value_head head = {
-        .digest = piece->digest,
-        .before = *before,
-        .packing = TT_VALUE_RAW,
-        .total = piece->total,
-        .at = piece->at,
-        .len = piece->len,
-        .site = site,
-        .step = step,
-        .call = call,
-        .dtype = piece->dtype,
-        .ndim = piece->ndim,
-    };
-    memcpy(head.shape, piece->shape, (size_t)piece->ndim * sizeof *piece->shape);
+    tt_value_head head = *piece;
+    head.before = *before;
+    head.packing = TT_VALUE_RAW;
     if (store->packer != NULL && stored > 0) {
         size_t bound = ZSTD_compressBound(stored);
         tt_buf_clear(&store->scratch);
@@ -131,19 +120,20 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     head.stored = (int64_t)stored;
     if (store->max_bytes > 0) {
         bool has_room;
-        st = tt_store_make_room(store, piece, (int64_t)stored, *before, &has_room, err);
+        st = tt_store_make_room(store, &head, &has_room, err);
         if (st < 0 || !has_room) {
             *before = 0;
             return st;
         }
     }
-    head.check =
-        piece->has_check && head.packing == TT_VALUE_RAW ? piece->check : tt_block_hash(payload, stored);
+    if (!head.has_check || head.packing != TT_VALUE_RAW)
+        head.check = tt_block_hash(payload, stored);
     tt_buf body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_value_pack(&body, &head);
     int64_t at = store->end;
-    st = tt_store_put(store, TT_BLOCK_VALUE, (tt_span){ step, step }, &body, payload, stored, err);
+    st = tt_store_put(store, TT_BLOCK_VALUE, (tt_span){ head.step, head.step }, &body, payload, stored,
+                      err);
     tt_buf_free(&body);
     if (st == TT_OK) {
         *before = at;

@@ -1,5 +1,6 @@
-/* value.h -- what stands before the bytes of a tensor in the file.
- * For store only.
+/* value.h -- what stands before the bytes of a tensor in the queue and in the file.
+ *
+ * For store and record.  A tensor may be several pieces, which follow each other.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_VALUE_H
 #define TT_STORE_VALUE_H
@@ -10,8 +11,9 @@ enum { TT_VALUE_RAW = 0, TT_VALUE_ZSTD = 1 };
 
 typedef struct tt_value_head {
     tt_digest digest; /* of the whole value */
-    uint64_t check;   /* of the payload, as stored */
-    int64_t before;   /* block of the piece before this one; 0: this is the first */
+    uint64_t check;   /* of the payload, as stored; in the queue of the bytes, if has_check */
+    bool has_check;
+    int64_t before; /* block of the piece before this one; 0: this is the first */
     int32_t packing;
     int64_t total;   /* bytes of the whole value */
     int64_t at, len; /* of this piece in it */

@@ -135,7 +135,7 @@ static void a_value_with_an_evicted_piece_is_an_evicted_value(void **state)
     tt_store store;
     tt_sites *sites;
     assert_int_equal(tt_sites_create(&sites), TT_OK);
-    assert_int_equal(tt_store_open(&store, path, sites, &(tt_store_options){ .resumes = true }, &err),
+    assert_int_equal(tt_store_open(&store, path, sites, &(tt_recorder_options){ .resumes = true }, &err),
                      TT_OK);
     assert_int_equal(tt_store_flush(&store, &err), TT_OK);
     tt_store_put_pair(&store, TT_SECTION_HOLES, pieces[0].at, pieces[1].at);
