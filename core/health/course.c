@@ -137,16 +137,23 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
     }
 }
 
+double tt_median(double *x, size_t n)
+{
+    for (size_t i = 1; i < n; i++) { /* they are few */
+        double moved = x[i];
+        size_t at = i;
+        for (; at > 0 && x[at - 1] > moved; at--)
+            x[at] = x[at - 1];
+        x[at] = moved;
+    }
+    return n > 0 ? x[n / 2] : (double)NAN;
+}
+
 double tt_course_median(const tt_course *c)
 {
-    double sorted[TT_COURSE_RECENT];
-    int64_t n = c->points < TT_COURSE_RECENT ? c->points : TT_COURSE_RECENT, have = 0;
-    for (int64_t i = 0; i < n; i++) { /* of the latest n */
-        double x = c->recent[(c->points - i) % TT_COURSE_RECENT];
-        int64_t at = have++;
-        for (; at > 0 && sorted[at - 1] > x; at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = x;
-    }
-    return have > 0 ? sorted[have / 2] : (double)NAN;
+    double latest[TT_COURSE_RECENT];
+    int64_t n = c->points < TT_COURSE_RECENT ? c->points : TT_COURSE_RECENT;
+    for (int64_t i = 0; i < n; i++)
+        latest[i] = c->recent[(c->points - i) % TT_COURSE_RECENT];
+    return tt_median(latest, (size_t)n);
 }

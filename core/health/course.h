@@ -98,6 +98,7 @@ typedef struct tt_course {
 
 tt_course_kind tt_course_kind_of(const char *name, const char **tail);
 void tt_course_add(tt_course *course, const tt_sighting *p);
+double tt_median(double *x, size_t n);            /* sorts them; NaN: none */
 double tt_course_median(const tt_course *course); /* of the recent values; NaN: none */
 /* Has it got a history? */
 static inline bool tt_course_is_warm(const tt_course *course)

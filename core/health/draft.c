@@ -218,12 +218,6 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     c->suspect_count = c->number_count = 0;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double tt_case_typical(tt_case *c, tt_course_kind kind)
 {
     enum { MOST = 1024 };
@@ -233,10 +227,7 @@ double tt_case_typical(tt_case *c, tt_course_kind kind)
     while (count < MOST && (course = tt_case_next(c, kind, course)) != NULL)
         if (tt_course_is_warm(course) && (kind == TT_COURSE_UPDATE || tt_course_is_weight(course)))
             medians[count++] = tt_course_median(course);
-    if (count < 3)
-        return (double)NAN;
-    qsort(medians, count, sizeof *medians, by_size);
-    return medians[count / 2];
+    return count < 3 ? (double)NAN : tt_median(medians, count);
 }
 
 bool tt_case_is_optimized(const tt_case *c, const tt_course *course)

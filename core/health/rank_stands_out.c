@@ -3,7 +3,6 @@
 #include "health/rule.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 TT_RULE(rank_stands_out, "rank-stands-out", WARNING, /* looks at */ "a loss of several ranks",
         "The loss of one rank is several times that of the others.",
@@ -12,12 +11,6 @@ TT_RULE(rank_stands_out, "rank-stands-out", WARNING, /* looks at */ "a loss of s
 
 static const double FAR = 5; /* times the loss of the others */
 enum { FEWEST = 3 };         /* ranks: of two nobody can say which is right */
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void find(tt_case *c)
 {
@@ -38,8 +31,7 @@ static void find(tt_case *c)
         }
         if (count < FEWEST)
             continue;
-        qsort(sorted, (size_t)count, sizeof *sorted, by_size);
-        double typical = sorted[count / 2];
+        double typical = tt_median(sorted, (size_t)count);
         for (int32_t i = 0; i < count; i++) {
             bool is_far = fabs(levels[i]) > FAR * fabs(typical) || FAR * fabs(levels[i]) < fabs(typical);
             if (!is_far || typical == 0)
