@@ -141,7 +141,7 @@ void tt_table_free(tt_table *table);
 void tt_table_cell(tt_table *table, tt_mood mood, const char *text);
 /* A cell with `lead` (the guides of a tree) drawn faintly before its text. */
 void tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
-tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out);
+tt_status tt_table_render(const tt_table *table, tt_buf *out);
 
 /* ---- trees -------------------------------------------------------------- */
 

@@ -160,7 +160,7 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
         tt_table_cell(table, TT_MOOD_FAINT, has_tolerance ? "" : tt_screen_text("%.2g", s->worst.floor));
     }
     putchar('\n');
-    st = tt_screen_table(table, true, TT_OK);
+    st = tt_screen_table(table, TT_OK);
     if (st == TT_OK && count > WORST)
         printf("... %zu more; --json lists all\n", count - WORST);
 out:

@@ -41,7 +41,7 @@ static tt_status print_table(const tt_runs *all)
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? tt_screen_bytes(e->totals.bytes) : "");
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? command : e->error.text);
     }
-    tt_status st = tt_screen_table(table, true, TT_OK);
+    tt_status st = tt_screen_table(table, TT_OK);
     if (st == TT_OK && all->count > most)
         printf("... %zu older runs; 'tensortap ls | less' shows all\n", all->count - most);
     return st;

@@ -71,7 +71,7 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
             add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
     }
     putchar('\n');
-    return tt_screen_table(table, true, st);
+    return tt_screen_table(table, st);
 }
 
 static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)

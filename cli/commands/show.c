@@ -188,7 +188,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
         tt_progress_tell((int64_t)i + 1, (int64_t)(count < most ? count : most));
     }
     tt_progress_end();
-    st = tt_screen_table(table, true, st);
+    st = tt_screen_table(table, st);
     if (st == TT_OK && count > most)
         printf("... %zu more lines; --all shows them, or give a pattern such as 'activation/*'\n",
                count - most);

@@ -95,7 +95,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
             add_gap(table);
         seen++;
     }
-    st = tt_screen_table(table, true, st);
+    st = tt_screen_table(table, st);
     if (st == TT_OK && is_cut)
         printf("... %lld points in the middle left out; --step A:B shows a part%s\n",
                (long long)(wanted - most), most == MOST_ROWS ? ", export --to csv writes all" : "");

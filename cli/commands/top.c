@@ -208,7 +208,7 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
         tt_buf_free(&trend);
     }
     free(v.changes);
-    return tt_screen_table(table, true, st);
+    return tt_screen_table(table, st);
 }
 
 /* Waits for a key; true: leave. */

@@ -88,11 +88,11 @@ void tt_screen_say(tt_mood mood, const char *format, ...)
     free(text);
 }
 
-tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st)
+tt_status tt_screen_table(tt_table *table, tt_status st)
 {
     tt_buf text = { 0 };
     if (st == TT_OK)
-        st = tt_table_render(table, has_titles, &text);
+        st = tt_table_render(table, &text);
     tt_table_free(table);
     if (st == TT_OK && text.len > 0)
         (void)fwrite(text.data, 1, text.len, stdout); /* main looks for failures */

@@ -23,7 +23,7 @@ const char *tt_screen_ink(tt_mood mood);
  * that names may be in it; a newline is possible at the end of the format only. */
 void tt_screen_say(tt_mood mood, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints a table if st is TT_OK, and frees it.  Returns st, or what failed. */
-tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st);
+tt_status tt_screen_table(tt_table *table, tt_status st);
 
 /* Texts for people.  Each is valid until a dozen more have been made: they share a few buffers. */
 const char *tt_screen_text(const char *format, ...) __attribute__((format(printf, 1, 2)));

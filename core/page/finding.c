@@ -35,7 +35,7 @@ tt_status tt_page_point_line(const tt_point *p, tt_buf *out)
     return tt_facts_line(&facts, &(tt_style){ 0 }, out);
 }
 
-/* Opens a finding; details follow, then close_finding. */
+/* Opens a finding and the list of its details. */
 static void open_finding(const writer *w, int weight, int32_t site, int64_t step, const char *text)
 {
     tt_json_open(w->json, NULL, '{');
@@ -47,23 +47,13 @@ static void open_finding(const writer *w, int weight, int32_t site, int64_t step
     tt_json_open(w->json, "detail", '[');
 }
 
-static void close_details(const writer *w)
-{
-    tt_json_close(w->json);
-}
-
-static void close_finding(const writer *w)
-{
-    tt_json_close(w->json);
-}
-
 static void put_plain(const writer *w, int weight, const char *text, const char *detail)
 {
     open_finding(w, weight, -1, -1, text);
     if (detail != NULL)
         tt_json_text(w->json, NULL, detail);
-    close_details(w);
-    close_finding(w);
+    tt_json_close(w->json);
+    tt_json_close(w->json);
 }
 
 /* ---- the rules of health ------------------------------------------------------- */
@@ -124,7 +114,7 @@ static tt_status put_rule(const writer *w, const tt_finding *found, const tt_non
         st = put_birth(w, first);
     else
         tt_json_text(w->json, NULL, found->rule->remedy);
-    close_details(w);
+    tt_json_close(w->json);
     tt_json_text(w->json, "rule", found->rule->id);
     if (st == TT_OK && is_first)
         st = put_feeds(w, first);
@@ -133,7 +123,7 @@ static tt_status put_rule(const writer *w, const tt_finding *found, const tt_non
         tt_json_i64(w->json, NULL, found->sites[i]);
     tt_json_close(w->json);
     tt_json_i64(w->json, "count", (int64_t)found->site_count);
-    close_finding(w);
+    tt_json_close(w->json);
     return st;
 }
 
@@ -151,8 +141,8 @@ static void put_unchecked(const writer *w, const tt_findings *findings)
                        findings->unchecked[i].reason);
         tt_json_text(w->json, NULL, text);
     }
-    close_details(w);
-    close_finding(w);
+    tt_json_close(w->json);
+    tt_json_close(w->json);
 }
 
 static tt_status put_health(const writer *w)
@@ -293,7 +283,7 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff)
         (void)snprintf(text, sizeof text, "%zu %s.", differing,
                        differing == 1 ? "site differs" : "sites differ");
         tt_json_text(json, NULL, text);
-        close_details(&w);
-        close_finding(&w);
+        tt_json_close(json);
+        tt_json_close(json);
     }
 }

@@ -101,7 +101,7 @@ static size_t drop_optional(const tt_table *table, size_t *widths, size_t total,
 }
 
 /* Fills in the width of each column; 0: it is not shown. */
-static void measure(const tt_table *table, bool has_titles, size_t *widths)
+static void measure(const tt_table *table, size_t *widths)
 {
     size_t total = 0;
     for (size_t c = 0; c < table->width; c++) {
@@ -110,7 +110,7 @@ static void measure(const tt_table *table, bool has_titles, size_t *widths)
             if (table->cells[i].columns > widths[c])
                 widths[c] = table->cells[i].columns;
         /* A column with nothing in it needs no title. */
-        size_t title = has_titles ? table->cells[c].columns : 0;
+        size_t title = table->cells[c].columns;
         if (title > widths[c] && (widths[c] > 0 || c == 0 || table->count == table->width))
             widths[c] = title;
         total += widths[c] + (c > 0 && widths[c] > 0 ? GAP : 0);
@@ -207,15 +207,14 @@ static void put_row(const tt_table *table, const size_t *widths, const cell *cel
     (void)tt_buf_text(out, "\n");
 }
 
-tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out)
+tt_status tt_table_render(const tt_table *table, tt_buf *out)
 {
     size_t widths[COLUMNS_MAX];
     if (table == NULL || table->st < 0)
         return TT_ENOMEM;
     assert(table->count % table->width == 0);
-    measure(table, has_titles, widths);
-    for (size_t i = has_titles ? 0 : table->width; out->st == TT_OK && i < table->count;
-         i += table->width)
+    measure(table, widths);
+    for (size_t i = 0; out->st == TT_OK && i < table->count; i += table->width)
         put_row(table, widths, table->cells + i, out);
     return out->st;
 }

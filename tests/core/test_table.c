@@ -19,7 +19,7 @@ static tt_status render(const tt_style *style, int32_t least, const char *const 
     tt_table *table = tt_table_create(style, columns, 2);
     for (int i = 0; i < 4; i++)
         tt_table_cell(table, i == 3 ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
-    tt_status st = tt_table_render(table, true, out);
+    tt_status st = tt_table_render(table, out);
     tt_table_free(table);
     return st;
 }
@@ -67,8 +67,8 @@ static void a_name_behind_a_mark_keeps_its_ends(void **state)
     tt_table_cell(table, TT_MOOD_PLAIN, "one");
     tt_table_branch(table, "! ", TT_MOOD_PLAIN, "日本語日本語");
     tt_table_cell(table, TT_MOOD_PLAIN, "two");
-    assert_int_equal(tt_table_render(table, false, &out), TT_OK);
-    assert_string_equal(out.data, "! l…mlp  one\n! …本語  two\n");
+    assert_int_equal(tt_table_render(table, &out), TT_OK);
+    assert_string_equal(out.data, "\n! l…mlp  one\n! …本語  two\n");
     tt_buf_free(&out);
     tt_table_free(table);
 }
@@ -84,7 +84,7 @@ static void assert_spared(int32_t room, const char *const cells[4], const char *
     tt_buf out = { 0 };
     for (int c = 0; c < 4; c++)
         tt_table_cell(table, TT_MOOD_PLAIN, cells[c]);
-    assert_int_equal(tt_table_render(table, true, &out), TT_OK);
+    assert_int_equal(tt_table_render(table, &out), TT_OK);
     assert_string_equal(out.data, expected);
     tt_buf_free(&out);
     tt_table_free(table);
