@@ -31,11 +31,8 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 #define ALL_FORMATS "csv, json, npy, safetensors, pt, hdf5, sqlite, parquet"
 
-static struct {
-    const char *out, *to;
-    tt_range steps;
-    bool is_partial;
-} args = { .steps = TT_RANGE_ALL };
+static int64_t lost;
+static tt_export args = { .steps = TT_RANGE_ALL, .lost = &lost };
 
 static const char *format_name(size_t i)
 {
@@ -45,18 +42,18 @@ static const char *format_name(size_t i)
 static size_t find_format(const tt_cmd *cmd)
 {
     for (size_t i = 0; i < FORMATS; i++)
-        if (strcmp(formats[i].name, args.to) == 0)
+        if (strcmp(formats[i].name, args.format) == 0)
             return i;
     tt_cmd_refuse(
         cmd, "%s",
-        tt_cmd_unknown("format", args.to, format_name, "there are " ALL_FORMATS ", tensorboard"));
+        tt_cmd_unknown("format", args.format, format_name, "there are " ALL_FORMATS ", tensorboard"));
 }
 
 static size_t format; /* of formats */
 
 static void check(const tt_call *call)
 {
-    if (args.to == NULL)
+    if (args.format == NULL)
         tt_cmd_refuse(call->cmd, "say --to " ALL_FORMATS " or tensorboard");
     format = find_format(call->cmd);
     if (args.out == NULL)
@@ -84,7 +81,7 @@ static tt_exit look_for_damage(const tt_run *run, tt_error *err)
 }
 
 /* The exit code, and where it is damage what to do about it. */
-static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
+static tt_exit finish(tt_status st, tt_exit damage, tt_error *err)
 {
     static const char hint[] = "; --partial exports the rest";
     size_t len = strlen(err->text);
@@ -100,40 +97,33 @@ static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
 
 static tt_exit export_command(tt_call *call)
 {
-    const char *glob = call->glob != NULL ? call->glob : "*";
-    int64_t lost = 0;
-    if (!tt_overview_has_site(call->runs[0], glob))
-        return tt_overview_no_site(call->runs[0], glob, call->err);
+    args.run = call->runs[0];
+    args.glob = call->glob != NULL ? call->glob : "*";
+    if (!tt_overview_has_site(args.run, args.glob))
+        return tt_overview_no_site(args.run, args.glob, call->err);
     tt_exit damage = look_for_damage(call->runs[0], call->err);
     if (damage == TT_EXIT_FAILED)
         return damage;
-    tt_export what = { .run = call->runs[0],
-                       .glob = glob,
-                       .format = formats[format].name,
-                       .out = args.out,
-                       .steps = args.steps,
-                       .is_partial = args.is_partial,
-                       .lost = &lost };
     bool is_in_python = formats[format].write == NULL;
-    if ((formats[format].has_points && tt_export_weigh_points(&what, call->err) == TT_ELIMIT) ||
+    if ((formats[format].has_points && tt_export_weigh_points(&args, call->err) == TT_ELIMIT) ||
         (formats[format].has_values && is_in_python &&
-         tt_export_weigh_values(&what, call->err) == TT_ELIMIT))
+         tt_export_weigh_values(&args, call->err) == TT_ELIMIT))
         return TT_EXIT_FAILED;
     call->err->text[0] = '\0'; /* any other failure is for the exporter to report */
     call->has_loss = damage != TT_EXIT_FINE;
     if (is_in_python)
         return tt_python_run(call);
     tt_progress_start("exporting");
-    tt_status st = formats[format].write(&what, call->err);
+    tt_status st = formats[format].write(&args, call->err);
     tt_progress_end();
-    return finish(st, lost, damage, call->err);
+    return finish(st, damage, call->err);
 }
 
 static const tt_option options[] = {
     { "to", "FORMAT",
       "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: "
       "hdf5",
-      .to = &args.to },
+      .to = &args.format },
     { "output", "OUT", "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
       .to = &args.out, .letter = 'o' },
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,

@@ -1,7 +1,6 @@
 /* nan.c -- tensortap nan RUN [--allow GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
 #include "output/json.h"
-#include "runs/blackbox.h"
 #include "runs/overview.h"
 
 #include <inttypes.h>
@@ -168,7 +167,7 @@ static tt_exit nan_command(tt_call *call)
     if (st == TT_OK)
         st = call->is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
     if (st == TT_OK && found.site >= 0 && !call->is_json)
-        (void)tt_blackbox_print(call->path);
+        (void)tt_overview_print_blackbox(call->path);
     return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 

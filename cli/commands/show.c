@@ -3,7 +3,6 @@
 #include "output/findings.h"
 #include "output/json.h"
 #include "output/progress.h"
-#include "runs/blackbox.h"
 #include "runs/overview.h"
 #include "words.h"
 
@@ -310,7 +309,7 @@ static tt_exit show_run(tt_call *call)
     tt_status st = tt_health(run, NULL, &findings, call->err);
     if (st < 0 || call->is_json)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
-    lines += tt_blackbox_print(call->path);
+    lines += tt_overview_print_blackbox(call->path);
     if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
         tt_screen_say(TT_MOOD_FAINT,
                       "numbers are of rank %d where it has the site; --rank N shows another's\n",

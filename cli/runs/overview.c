@@ -304,3 +304,15 @@ int tt_overview_print(const char *path, const tt_run *run)
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }
+
+int tt_overview_print_blackbox(const char *run)
+{
+    tt_blackboxes found;
+    tt_blackbox_visit(run, false, &found);
+    if (found.count == 0)
+        return 0;
+    tt_screen_say(TT_MOOD_REMARK,
+                  "black box of step %s; run it again: ", tt_screen_count(found.first_step));
+    tt_screen_say(TT_MOOD_PLAIN, "tensortap replay %s\n", run);
+    return 1;
+}

@@ -40,5 +40,7 @@ int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the las
 /* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with
  * the command that made the run, if that is known.  Returns the number of lines. */
 int tt_overview_print(const char *path, const tt_run *run);
+/* Prints how to replay the first black box; returns the number of lines, 0: there is none. */
+int tt_overview_print_blackbox(const char *run);
 
 #endif

@@ -154,17 +154,11 @@ size_t tt_number_short(double x, char out[TT_NUMBER_TEXT])
     if (!isfinite(x))
         return put_special(x, out);
     tt_decimal d;
-    if (find_four(x, &d)) {
-        char *end = out;
-        if (d.is_negative)
-            *end++ = '-';
-        end = put_plain(end, &d);
-        *end = '\0';
-        return (size_t)(end - out);
-    }
-    d = tt_decimal_f64(x);
+    bool is_four = find_four(x, &d);
+    if (!is_four)
+        d = tt_decimal_f64(x);
     bool is_whole = d.count <= d.point && d.point <= 9;
-    if (!is_whole && d.count > 0) {
+    if (!is_four && !is_whole && d.count > 0) {
         bool is_long = d.point - 1 <= -100 || d.point - 1 >= 100; /* three digits of exponent */
         round_to(&d, is_long ? 3 : d.point > 4 && d.point <= 6 ? d.point : 4);
     }

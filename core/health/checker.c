@@ -2,7 +2,6 @@
  * is being written.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/draft.h"
-#include "health/read.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,12 +19,17 @@ const tt_rule *tt_rule_at(size_t i)
     return i < RULES ? rules[i] : NULL;
 }
 
-const tt_rule *tt_rule_find(const char *id)
+static const tt_rule *find_rule(const char *id, size_t len)
 {
     for (size_t i = 0; i < RULES; i++)
-        if (strcmp(rules[i]->id, id) == 0)
+        if (strlen(rules[i]->id) == len && strncmp(rules[i]->id, id, len) == 0)
             return rules[i];
     return NULL;
+}
+
+const tt_rule *tt_rule_find(const char *id)
+{
+    return find_rule(id, strlen(id));
 }
 
 /* ---- options ------------------------------------------------------------------ */
@@ -34,13 +38,7 @@ static tt_status check_ids(const char *words, const char *option, tt_error *err)
 {
     for (const char *at = words; at != NULL && *at != '\0';) {
         size_t len = strcspn(at, ",");
-        char id[64];
-        bool fits = len < sizeof id;
-        if (fits) {
-            memcpy(id, at, len);
-            id[len] = '\0';
-        }
-        if (!fits || tt_rule_find(id) == NULL)
+        if (find_rule(at, len) == NULL)
             return tt_fail(err, TT_EINVAL, "%s takes ids of rules, not '%.*s'", option,
                            (int)(len < 100 ? len : 100), at);
         at += len + (at[len] == ',');

@@ -91,20 +91,20 @@ void tt_case_number(tt_case *c, const char *name, double value)
         c->numbers[c->number_count++] = (tt_evidence){ name, value };
 }
 
-static char *keep(tt_case *c, const char *text)
+/* Returns a copy that lives as long as the finding. */
+static const char *keep(tt_case *c, const char *text)
 {
-    char *kept = tt_arena_text(&c->draft->texts, text, strlen(text));
+    const char *kept = tt_arena_text(&c->draft->texts, text, strlen(text));
     if (kept == NULL)
         c->st = TT_ENOMEM;
-    return kept;
+    return kept != NULL ? kept : "";
 }
 
 const char *tt_case_text(tt_case *c, double x)
 {
     char number[TT_NUMBER_TEXT];
     (void)tt_number_short(x, number);
-    const char *text = keep(c, number);
-    return text != NULL ? text : "";
+    return keep(c, number);
 }
 
 const char *tt_case_join(tt_case *c, const char *format, ...)
@@ -114,8 +114,7 @@ const char *tt_case_join(tt_case *c, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const char *kept = keep(c, text);
-    return kept != NULL ? kept : "";
+    return keep(c, text);
 }
 
 const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after)
@@ -171,16 +170,14 @@ const char *tt_case_place(tt_case *c)
     if (len > 0 && (is_near || c->suspect_count > LISTED)) {
         (void)snprintf(text, sizeof text, "%.*s (%zu %s)", (int)(len < 200 ? len : 200), first->tail,
                        c->suspect_count, unit);
-        const char *kept = keep(c, text);
-        return kept != NULL ? kept : first->tail;
+        return keep(c, text);
     }
     for (size_t i = 0; i < c->suspect_count && i < LISTED && at < sizeof text / 2; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", i > 0 ? ", " : "",
                                c->suspects[i]->tail);
     if (c->suspect_count > LISTED)
         (void)snprintf(text + at, sizeof text - at, " and %zu more %s", c->suspect_count - LISTED, unit);
-    const char *kept = keep(c, text);
-    return kept != NULL ? kept : first->tail;
+    return keep(c, text);
 }
 
 void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
-#include "health/modes.h"
-
 TT_RULE(evaluation_in_train_mode, "evaluation-in-train-mode", WARNING,
         /* looks at */ "calls of the model",
         "The model is evaluated in training mode: dropout is on, and batch norm learns from the "

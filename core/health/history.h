@@ -53,4 +53,11 @@ const tt_course *tt_history_of(const tt_history *history, const tt_course *cours
 const tt_course *tt_history_find(const tt_history *history, tt_course_kind kind, const char *name,
                                  const char *ending);
 
+/* read.c: points into courses, from the file and from the program. */
+/* Reads the points of a run that have not been read; *histories is made if it is NULL.  Points that
+ * cannot be read because the file is damaged are left out. */
+tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_error *err);
+/* Takes in one event. */
+void tt_history_see(tt_history *history, tt_course *course, const tt_event *event);
+
 #endif

@@ -1,6 +1,6 @@
 /* modes.c -- which modules of a model differ between training and evaluation.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "health/modes.h"
+#include "health/rule.h"
 
 #include <string.h>
 

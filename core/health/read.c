@@ -3,7 +3,7 @@
  * Ten million points take less than a second because only those columns are unpacked that a rule
  * looks at, and a column of zeros, such as the number of NaN, is not there at all.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "health/read.h"
+#include "health/history.h"
 #include "store/run.h"
 
 #include <math.h>
@@ -59,12 +59,12 @@ void tt_history_see(tt_history *h, tt_course *c, const tt_event *event)
 /* ---- from the file ------------------------------------------------------------ */
 
 /* The columns that rules look at; those from SUM on only in courses of some kinds. */
-#define COLUMN_MAP(X)                                                                                 \
-    X(PRODUCTS)                                                                                       \
-    X(STEP)                                                                                           \
-    X(PHASE)                                                                                          \
-    X(SCALAR) X(COUNT) X(SUMSQ) X(DTYPE) X(NAN) X(POSINF) X(NEGINF) X(SUM) X(MEAN) X(ZEROS) X(ABSMAX) \
-        X(DIGEST_LO)
+#define COLUMN_MAP(X) \
+    X(PRODUCTS)       \
+    X(STEP)           \
+    X(PHASE)          \
+    X(SCALAR)         \
+    X(COUNT) X(SUMSQ) X(DTYPE) X(NAN) X(POSINF) X(NEGINF) X(SUM) X(MEAN) X(ZEROS) X(ABSMAX) X(DIGEST_LO)
 #define X(name) AT_##name,
 enum { COLUMN_MAP(X) AT_COUNT_ };
 #undef X

@@ -117,4 +117,10 @@ static inline bool tt_course_is_of(const tt_course *course, const char *classes)
 double tt_case_typical(tt_case *c, tt_course_kind kind);
 bool tt_case_is_optimized(const tt_case *c, const tt_course *course);
 
+/* modes.c: which modules of a model differ between training and evaluation. */
+/* "it has dropout"; NULL: the mode makes no difference to the model at this path. */
+const char *tt_modes_that_matter(tt_case *c, const char *path);
+/* Says which parts of the model were in training, or in evaluation, while the model was not. */
+void tt_modes_find_parts(tt_case *c, bool in_training);
+
 #endif

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
-#include "health/modes.h"
-
 TT_RULE(training_in_eval_mode, "training-in-eval-mode", WARNING, /* looks at */ "calls of the model",
         "The model is trained while it is in evaluation mode, so that dropout and batch norm are "
         "off.",

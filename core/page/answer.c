@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/wire.h"
 #include "page/page.h"
-#include "page/site.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,11 +75,6 @@ static void find_new(const tt_page *page, const tt_page_bins *bins, uint64_t sin
     }
 }
 
-static size_t bytes_of(const tt_page_bins *bins)
-{
-    return bins->width == 1 ? 4 : 3;
-}
-
 tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const char *add, tt_buf *out,
                        tt_error *err)
 {
@@ -111,7 +105,8 @@ tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const ch
             if (!is_asked[i][sort])
                 continue;
             find_new(page, bins, since, is_known[i][sort], &from[i][sort], &series[i][sort]);
-            tt_page_put_bins(&json, page, i, sort, from[i][sort], series[i][sort], bytes_of(bins));
+            tt_page_put_bins(&json, page, i, sort, from[i][sort], series[i][sort],
+                             tt_page_number_bytes(bins));
         }
         tt_json_close(&json);
     }
@@ -131,7 +126,7 @@ tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const ch
         tt_json_i64(&json, NULL, w->is_new ? 0 : (int64_t)from[w->run][w->sort]);
         tt_json_close(&json);
         (void)tt_page_put_column(&body, bins, w->column, w->is_new ? 0 : from[w->run][w->sort],
-                                 bytes_of(bins));
+                                 tt_page_number_bytes(bins));
     }
     for (size_t i = 0; i < page->count; i++)
         for (size_t sort = 0; sort < TT_PAGE_SORT_COUNT_; sort++)

@@ -3,7 +3,6 @@
  *
  * They are put into the page as images from data, in which a browser runs no script.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "page/encode.h"
 #include "page/page.h"
 
 #include <dirent.h>

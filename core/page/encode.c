@@ -2,7 +2,7 @@
  *
  * Exists because a page that opens from disk can load nothing else: its data are in it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "page/encode.h"
+#include "page/page.h"
 
 #include <libdeflate.h>
 #include <stdint.h>

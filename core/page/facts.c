@@ -1,9 +1,7 @@
 /* facts.c -- what a page says in words: its findings, where the runs came from, their sites and
  * trees, and where two runs differ.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "page/finding.h"
 #include "page/page.h"
-#include "page/site.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Exists so that the page answers before it shows pictures.  What counts as wrong is decided by
  * core/health and, for two runs, by tt_diff_compute, as for the commands.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "page/finding.h"
+#include "page/page.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,7 +6,6 @@
 #include "page/page.h"
 
 #include "base/clock.h"
-#include "page/encode.h"
 #include "store/run.h"
 
 #include <math.h>
@@ -14,12 +13,10 @@
 #include <string.h>
 
 enum {
-    BINS_LEAST = 16,
     NUMBER_BINS = 2048, /* of a curve */
     NUMBER_CELLS = 1 << 17,
     TENSOR_BINS = 1024,     /* of a tensor */
     TENSOR_CELLS = 3 << 19, /* of a served page: 36 bytes each */
-    TENSOR_COLUMNS = 7,
 };
 
 /* Bytes of text that a number of a tensor takes at least in a page that is a file. */
@@ -176,9 +173,10 @@ static size_t most_bins(const tt_page *page, tt_page_sort sort)
                           is_number(&s->latest[site]) == (sort == TT_PAGE_NUMBERS);
     }
     if (sort == TT_PAGE_NUMBERS)
-        return (size_t)fmin(NUMBER_BINS, (double)(NUMBER_CELLS / (series + 1) + BINS_LEAST));
-    double cells = page->room > 0 ? (double)page->room / (TENSOR_COLUMNS * TEXT_BYTES) : TENSOR_CELLS;
-    return (size_t)fmin(TENSOR_BINS, fmax(cells / (double)(series + 1), BINS_LEAST));
+        return (size_t)fmin(NUMBER_BINS, (double)(NUMBER_CELLS / (series + 1) + TT_PAGE_BINS_LEAST));
+    double cells =
+        page->room > 0 ? (double)page->room / (TT_PAGE_TENSOR_COLUMNS * TEXT_BYTES) : TENSOR_CELLS;
+    return (size_t)fmin(TENSOR_BINS, fmax(cells / (double)(series + 1), TT_PAGE_BINS_LEAST));
 }
 
 tt_status tt_page_read(tt_page *page, tt_page_sort sort, tt_error *err)
@@ -225,7 +223,7 @@ static bool must_restart(const tt_page *page)
         for (size_t sort = 0; sort < TT_PAGE_SORT_COUNT_; sort++) {
             const tt_page_bins *bins = &page->sources[i].bins[sort];
             must |= page->is_read[sort] && page->axis.is_late && bins->width == 1;
-            must |= page->is_read[sort] && bins->room > BINS_LEAST &&
+            must |= page->is_read[sort] && bins->room > TT_PAGE_BINS_LEAST &&
                     bins->count * bins->room >
                         2 * (sort == TT_PAGE_TENSORS ? (size_t)TENSOR_CELLS : (size_t)NUMBER_CELLS);
         }

@@ -6,6 +6,11 @@
 #include "base/json.h"
 #include "page/collect.h"
 
+enum {
+    TT_PAGE_BINS_LEAST = 16,
+    TT_PAGE_TENSOR_COLUMNS = 7, /* of a page that is a file */
+};
+
 typedef enum tt_page_sort { TT_PAGE_NUMBERS, TT_PAGE_TENSORS, TT_PAGE_SORT_COUNT_ } tt_page_sort;
 
 /* What has been read of one file of a run. */
@@ -56,9 +61,51 @@ void tt_page_put_bins(tt_json *json, const tt_page *page, size_t number, tt_page
 /* Appends a column from bin `from` on.  Column TT_PAGE_COLUMN_COUNT_: NaN and Inf. */
 tt_status tt_page_put_column(tt_buf *out, const tt_page_bins *bins, tt_page_column column, size_t from,
                              size_t bytes);
+/* Returns how many bytes of a number are kept where bins are joined, or not. */
+static inline size_t tt_page_number_bytes(const tt_page_bins *bins)
+{
+    return bins->width == 1 ? 4 : 3;
+}
 /* Is it the same as the column that it sums up?  Where every bin has one point, its least and its
  * largest value are that point's. */
 bool tt_page_column_is_same(const tt_page_bins *bins, tt_page_column column);
+
+/* encode.c: bytes and numbers as text inside a page */
+/* Appends JSON so that no text in it can end the element around it. */
+tt_status tt_page_put_json(tt_buf *out, const tt_buf *json);
+tt_status tt_page_put_base64(tt_buf *out, const void *data, size_t n);
+/* Appends an element that holds the bytes, deflated, in base64. */
+tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes);
+/* Appends numbers, of which so many bytes are kept (2: two digits, 3: four, 4: all that float32
+ * has): those from `from` to `to` of each row of `room` numbers.  All first bytes come first, then
+ * all second ones: they are alike. */
+tt_status tt_page_put_floats(tt_buf *out, const float *x, size_t rows, size_t room, size_t from,
+                             size_t to, size_t bytes);
+
+/* finding.c: what is wrong with a run, in sentences */
+/* Appends the findings about a run to a JSON array, the gravest first:
+ *     {"weight": 3, "text": "...", "detail": ["..."], "run": 0, "site": 17, "step": 31,
+ *      "rule": "nonfinite", "sites": [17, 4], "fed_by": [[role, site, step, "..."]]}
+ * weight: 3 alarm, 2 remark, 1 fine, 0 note.  site -1: none. */
+tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
+                           tt_error *err);
+/* The finding about two runs. */
+void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff);
+/* Appends one line about a point, as tt.show prints it. */
+tt_status tt_page_point_line(const tt_point *point, tt_buf *out);
+
+/* site.c: what a page says about one site */
+/* How many more sites may have histograms, and how many a kept tensor. */
+typedef struct tt_page_room {
+    int32_t histograms, values;
+} tt_page_room;
+/* Writes members of the object that is open: the latest point as tt.show prints it and in full,
+ * histograms over the steps, and a few elements of the tensor that was kept last.  found: as
+ * tt_run_look found it; file >= 0. */
+tt_status tt_page_put_site(tt_json *json, tt_run *run, int32_t site, const tt_latest *found,
+                           tt_page_room *room);
+/* A number as text, with the digits of float32. */
+void tt_page_put_number(tt_json *json, const char *name, double x);
 
 /* facts.c */
 void tt_page_put_counts(tt_json *json, const tt_page_source *s); /* state, points, sites ... */

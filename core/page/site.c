@@ -1,8 +1,6 @@
 /* site.c -- what a page says about one site: its latest point, histograms, a kept tensor.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "page/site.h"
-
-#include "page/finding.h"
+#include "page/page.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,15 +6,12 @@
  * it draws them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/assets.h"
-#include "page/encode.h"
 #include "page/page.h"
 
 #include <math.h>
 #include <stdio.h>
 
 enum {
-    BINS_LEAST = 16,
-    TENSOR_COLUMNS = 7,
     SMALL_BYTES = 400 << 10, /* of the data of a small run, as text ... */
     BYTES_OF_SITE = 3200,    /* ... and more for each site ... */
     MOST_BYTES = 3600 << 10, /* ... up to this */
@@ -71,11 +68,6 @@ static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t numbe
     return out->st;
 }
 
-static size_t number_bytes(const tt_page_bins *numbers)
-{
-    return numbers->width == 1 ? 4 : 3;
-}
-
 /* Bytes of text that a number takes which is kept in so many bytes: measured with noise, which
  * does not compress. */
 static double text_bytes(size_t bytes)
@@ -101,7 +93,7 @@ static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t
     const tt_page_bins *first = &page->sources[0].bins[TT_PAGE_TENSORS];
     tt_status st = TT_OK;
     for (size_t i = 0; i < page->count; i++)
-        cells += filled_cells(&page->sources[i].bins[TT_PAGE_TENSORS]) * TENSOR_COLUMNS;
+        cells += filled_cells(&page->sources[i].bins[TT_PAGE_TENSORS]) * TT_PAGE_TENSOR_COLUMNS;
     /* Digits matter where a bin is a single step. */
     *bytes = first->width > 1 ? 2 : 4;
     while (*bytes > 2 && (double)cells * text_bytes(*bytes) > (double)room)
@@ -110,10 +102,10 @@ static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t
         for (size_t i = 0; i < page->count; i++) {
             const tt_page_bins *bins = page->sources[i].bins;
             (void)put_columns(out, &bins[TT_PAGE_NUMBERS], i, "numbers",
-                              number_bytes(&bins[TT_PAGE_NUMBERS]));
+                              tt_page_number_bytes(&bins[TT_PAGE_NUMBERS]));
             st = put_columns(out, &bins[TT_PAGE_TENSORS], i, "tensors", *bytes);
         }
-        if (st < 0 || out->len - start <= room || first->bins <= BINS_LEAST)
+        if (st < 0 || out->len - start <= room || first->bins <= TT_PAGE_BINS_LEAST)
             return st;
         tt_buf_cut(out, start);
         if (*bytes > 2)
@@ -132,7 +124,7 @@ static tt_status put_series(tt_buf *out, const tt_page *page, size_t number, siz
     char name[32];
     tt_json_open(&json, NULL, '{');
     tt_page_put_bins(&json, page, number, TT_PAGE_NUMBERS, 0, 0,
-                     number_bytes(&page->sources[number].bins[TT_PAGE_NUMBERS]));
+                     tt_page_number_bytes(&page->sources[number].bins[TT_PAGE_NUMBERS]));
     tt_page_put_bins(&json, page, number, TT_PAGE_TENSORS, 0, 0, bytes);
     tt_json_close(&json);
     tt_status st = tt_json_finish(&json);

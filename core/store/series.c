@@ -29,6 +29,13 @@ static const struct {
 };
 _Static_assert(sizeof fields / sizeof *fields == TT_FIELD_COUNT_, "name every field");
 
+static double (*const derived[TT_FIELD_COUNT_])(const tt_stats *) = {
+    [TT_FIELD_VAR] = tt_stats_var,
+    [TT_FIELD_STD] = tt_stats_std,
+    [TT_FIELD_L2] = tt_stats_l2,
+    [TT_FIELD_RMS] = tt_stats_rms,
+};
+
 const char *tt_field_name(tt_field field)
 {
     return (unsigned)field < TT_FIELD_COUNT_ ? fields[field].text : NULL;
@@ -94,20 +101,6 @@ tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *ro
     return st == TT_OK ? tt_run_cells(run, &chunk, columns, count, cells) : st;
 }
 
-static double derive(tt_field field, const tt_stats *s)
-{
-    switch ((int)field) {
-    case TT_FIELD_VAR:
-        return tt_stats_var(s);
-    case TT_FIELD_STD:
-        return tt_stats_std(s);
-    case TT_FIELD_L2:
-        return tt_stats_l2(s);
-    default:
-        return tt_stats_rms(s);
-    }
-}
-
 enum { PRODUCTS, STEP, PHASE, VALUE, COLUMNS = VALUE + TT_STATS_DERIVED };
 
 /* Returns the field of point i.  marks: a number that is not finite, and a derived field of a tensor that held
@@ -119,7 +112,7 @@ static double value_of(const uint64_t *const *cells, tt_field field, uint32_t i,
     if (column == TT_COLUMN_COUNT_) {
         tt_stats s;
         tt_stats_of_cells(cells + VALUE, i, TT_STATS_DERIVED, &s);
-        return marks && (s.nan | s.posinf | s.neginf) != 0 ? (double)INFINITY : derive(field, &s);
+        return marks && (s.nan | s.posinf | s.neginf) != 0 ? (double)INFINITY : derived[field](&s);
     }
     if (tt_column_kinds[column].type == TT_COLUMN_INT)
         return (double)(int64_t)cell;

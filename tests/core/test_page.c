@@ -1,7 +1,7 @@
 /* test_page.c -- what the page holds of a run: extremes, NaN, numbers that read back.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/collect.h"
-#include "page/encode.h"
+#include "page/page.h"
 
 #include "alloc_fail.h"
 #include "run_folder.h"
