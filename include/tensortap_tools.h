@@ -39,6 +39,9 @@ void tt_buf_free(tt_buf *buf);
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);
 tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended string */
 tt_status tt_buf_int(tt_buf *buf, int64_t number);    /* many times faster than tt_buf_printf */
+/* As files have numbers: seven bits a byte, or so many of the lowest bytes (at most 16), the lowest first. */
+tt_status tt_buf_varint(tt_buf *buf, uint64_t number);
+tt_status tt_buf_fixed(tt_buf *buf, uint64_t number, size_t bytes);
 tt_status tt_buf_printf(tt_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt_buf_clear(tt_buf *buf);           /* keeps the memory, forgets a failure */
 void tt_buf_cut(tt_buf *buf, size_t len); /* drops what lies beyond len */
@@ -96,6 +99,7 @@ void tt_json_text(tt_json *json, const char *name, const char *text);
 void tt_json_f64(tt_json *json, const char *name, double x);
 void tt_json_i64(tt_json *json, const char *name, int64_t x);
 void tt_json_bool(tt_json *json, const char *name, bool x);
+void tt_json_ints(tt_json *json, const char *name, const int64_t *x, int64_t count); /* a list */
 tt_status tt_json_finish(tt_json *json); /* after a failure the text is incomplete */
 
 /* ---- text and tables ------------------------------------------------------ */
@@ -307,8 +311,13 @@ typedef struct tt_latest {
     bool has_nonfinite; /* some point has NaN or Inf, in any phase and on every chosen rank */
 } tt_latest;
 
-/* Returns the size of all files. */
-int64_t tt_run_bytes(const tt_run *run);
+/* What all files hold together. */
+typedef struct tt_totals {
+    int64_t bytes, points, dropped_events, damaged_bytes;
+    int64_t first_step, last_step; /* 0, -1: none */
+    const char *stopped;           /* as that of tt_run_file, of the first that has it */
+} tt_totals;
+tt_totals tt_run_totals(const tt_run *run);
 /* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
  * Is this so much more than the run that it has to be read in smaller pieces? */
 bool tt_run_outgrows(const tt_run *run, int64_t bytes);

@@ -49,9 +49,8 @@ static void put(page *p, tt_buf *line)
 static void put_run(page *p, const tt_call *call, const tt_findings *findings)
 {
     tt_run *run = call->runs[0];
-    tt_totals totals;
+    const tt_totals totals = tt_run_totals(run);
     tt_buf line = { 0 };
-    tt_overview_totals(run, &totals);
     (void)tt_buf_printf(&line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
     if (totals.last_step >= totals.first_step)
         (void)tt_buf_printf(&line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
@@ -64,12 +63,12 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
     (void)tt_buf_printf(&line, "verdict: %s (%d rules)", tt_findings_count_text(findings),
                         (int)findings->rules - (int)findings->unchecked_count);
     put(p, &line);
-    if (tt_overview_stop(run) != NULL) {
-        (void)tt_buf_printf(&line, "the program was %s", tt_overview_stop(run));
+    if (totals.stopped != NULL) {
+        (void)tt_buf_printf(&line, "the program was %s", totals.stopped);
         put(p, &line);
     }
-    if (totals.damaged > 0) {
-        (void)tt_buf_printf(&line, "%" PRId64 " bytes cannot be read", totals.damaged);
+    if (totals.damaged_bytes > 0) {
+        (void)tt_buf_printf(&line, "%" PRId64 " bytes cannot be read", totals.damaged_bytes);
         put(p, &line);
     } else if (findings->unread > 0) {
         (void)tt_buf_printf(&line, "%" PRId64 " points cannot be read", findings->unread);

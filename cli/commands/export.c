@@ -66,10 +66,9 @@ static void check(const tt_call *call)
 /* Reports blocks that the reader skipped: their points would be missing silently. */
 static tt_exit look_for_damage(const tt_run *run, tt_error *err)
 {
-    tt_totals totals;
-    tt_overview_totals(run, &totals);
-    const char *size = tt_screen_bytes(totals.damaged);
-    if (totals.damaged == 0)
+    int64_t damaged = tt_run_totals(run).damaged_bytes;
+    const char *size = tt_screen_bytes(damaged);
+    if (damaged == 0)
         return TT_EXIT_FINE;
     if (!args.is_partial)
         return tt_cmd_fail(err, TT_EXIT_FAILED,

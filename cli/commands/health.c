@@ -24,11 +24,10 @@ static void print_text(const tt_call *call, const tt_findings *findings)
                                         : TT_MOOD_SPARK,
                   "%s", tt_findings_count_text(findings));
     printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);
-    tt_totals totals;
-    tt_overview_totals(call->runs[0], &totals);
-    if (totals.damaged > 0)
+    int64_t damaged = tt_run_totals(call->runs[0]).damaged_bytes;
+    if (damaged > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; the rules did not see them\n",
-                      tt_screen_bytes(totals.damaged));
+                      tt_screen_bytes(damaged));
     else if (findings->unread > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
                       tt_screen_count(findings->unread));

@@ -33,7 +33,7 @@ static tt_status print_table(const tt_runs *all)
         bool is_read = e->is_readable;
         const char *command = e->command.data != NULL ? e->command.data : "";
         tt_table_cell(table, TT_MOOD_PLAIN, e->path);
-        tt_table_cell(table, TT_MOOD_FAINT, is_read ? tt_screen_time(e->totals.started) : "");
+        tt_table_cell(table, TT_MOOD_FAINT, is_read ? tt_screen_time(e->started) : "");
         tt_table_cell(table, is_read ? moods[e->state] : TT_MOOD_ALARM,
                       is_read ? tt_overview_state_text(e->state) : "unreadable");
         tt_table_cell(table, TT_MOOD_PLAIN,

@@ -82,8 +82,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
         return TT_OK;
     }
     if (n->site < 0) {
-        tt_totals totals;
-        tt_overview_totals(run, &totals);
+        const tt_totals totals = tt_run_totals(run);
         printf("all values of %s sites in %s steps are finite", tt_screen_count(sites - n->allowed),
                tt_screen_count(tt_overview_steps(&totals)));
         if (n->allowed > 0)

@@ -203,9 +203,8 @@ static tt_status print_json(const tt_call *call)
     tt_run *run = call->runs[0];
     tt_json_out out;
     tt_json *json = tt_json_begin(&out, NULL);
-    tt_totals totals;
+    const tt_totals totals = tt_run_totals(run);
     tt_buf command = { 0 };
-    tt_overview_totals(run, &totals);
     tt_json_text(json, "run", call->path);
     tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
     (void)tt_overview_command(run, &command);

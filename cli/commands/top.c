@@ -144,8 +144,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
         goto out;
     tt_json_out out;
     tt_json *json = tt_json_begin(&out, NULL);
-    tt_totals totals;
-    tt_overview_totals(run, &totals);
+    const tt_totals totals = tt_run_totals(run);
     tt_json_text(json, "run", path);
     tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
     tt_json_i64(json, "first_step", totals.first_step);

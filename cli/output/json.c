@@ -73,12 +73,8 @@ void tt_json_point(tt_json *json, const char *name, const tt_point *p)
         for (size_t i = 0; i < TT_NUMBERS; i++)
             tt_json_f64(json, numbers[i], n.numbers[i]);
     }
-    if (p->ndim >= 0) {
-        tt_json_open(json, "shape", '[');
-        for (int32_t d = 0; d < p->ndim; d++)
-            tt_json_i64(json, NULL, p->shape[d]);
-        tt_json_close(json);
-    }
+    if (p->ndim >= 0)
+        tt_json_ints(json, "shape", p->shape, p->ndim);
     if (name != NULL)
         tt_json_close(json);
 }

@@ -72,7 +72,7 @@ tt_status tt_export_weigh_points(const tt_export *what, tt_error *err)
                     "these %s points take %s as text, and the run only %s: refused; choose fewer of them "
                     "with GLOB and --step",
                     tt_screen_count(points), tt_screen_bytes(points * ROW),
-                    tt_screen_bytes(tt_run_bytes(what->run)));
+                    tt_screen_bytes(tt_run_totals(what->run).bytes));
     return st;
 }
 
@@ -306,7 +306,7 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
         st = tt_fail(err, TT_ELIMIT,
                      "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
                      "and --step, or read one with tt.open(RUN).tensor()",
-                     tt_screen_bytes(all->bytes), tt_screen_bytes(tt_run_bytes(what->run)));
+                     tt_screen_bytes(all->bytes), tt_screen_bytes(tt_run_totals(what->run).bytes));
     return st;
 }
 

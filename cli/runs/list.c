@@ -64,9 +64,11 @@ static tt_status add_entry(const searching *s, const char *path, uint64_t stamp)
         return TT_OK;
     }
     e->is_readable = true;
-    tt_overview_totals(run, &e->totals);
+    e->totals = tt_run_totals(run);
+    e->started = tt_overview_started(run);
     e->state = tt_overview_state(run);
     e->ranks = tt_overview_rank_count(run);
+    e->totals.stopped = NULL; /* it is the run's */
     tt_status st = tt_overview_command(run, &e->command);
     tt_run_close(run);
     return st;
@@ -126,8 +128,8 @@ static tt_status search(const searching *s, const char *path, int depth)
 static int by_time(const void *a, const void *b)
 {
     const tt_runs_entry *x = a, *y = b;
-    if (x->totals.started != y->totals.started)
-        return x->totals.started < y->totals.started ? 1 : -1;
+    if (x->started != y->started)
+        return x->started < y->started ? 1 : -1;
     return strcmp(x->path, y->path);
 }
 
@@ -156,7 +158,7 @@ void tt_runs_json(tt_json *json, const tt_runs *runs, size_t skip)
         if (!e->is_readable) {
             tt_json_text(json, "error", e->error.text);
         } else {
-            tt_json_i64(json, "started", e->totals.started);
+            tt_json_i64(json, "started", e->started);
             tt_json_text(json, "command", e->command.data);
             tt_json_text(json, "state", tt_overview_state_text(e->state));
             tt_json_i64(json, "first_step", e->totals.first_step);

@@ -12,6 +12,7 @@ typedef struct tt_runs_entry {
     bool is_readable;
     tt_error error; /* why not */
     tt_totals totals;
+    int64_t started; /* ns since 1970 */
     tt_state state;
     int32_t ranks;
     uint64_t stamp; /* of its files: their sizes and times */

@@ -174,15 +174,7 @@ tt_state tt_overview_state(const tt_run *run)
         if (!file.is_closed)
             state = TT_STATE_CRASHED;
     }
-    return state == TT_STATE_FINISHED && tt_overview_stop(run) != NULL ? TT_STATE_STOPPED : state;
-}
-
-const char *tt_overview_stop(const tt_run *run)
-{
-    const char *stopped = NULL;
-    for (int32_t f = 0; stopped == NULL && f < tt_run_file_count(run); f++)
-        stopped = tt_overview_file(run, f).stopped;
-    return stopped;
+    return state == TT_STATE_FINISHED && tt_run_totals(run).stopped != NULL ? TT_STATE_STOPPED : state;
 }
 
 /* Is it the first file of its rank?  Files come by rank. */
@@ -223,32 +215,22 @@ const char *tt_overview_state_text(tt_state state)
     return texts[state];
 }
 
-void tt_overview_totals(const tt_run *run, tt_totals *out)
+int64_t tt_overview_started(const tt_run *run)
 {
-    *out = (tt_totals){ .last_step = -1 };
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file = tt_overview_file(run, f);
-        struct stat about;
-        out->bytes += file.bytes;
-        out->points += file.points;
-        out->dropped += file.dropped_events;
-        out->damaged += file.damaged_bytes;
-        bool has_steps = file.last_step >= file.first_step, is_first = out->last_step < out->first_step;
-        if (has_steps && (is_first || file.first_step < out->first_step))
-            out->first_step = file.first_step;
-        if (has_steps && (is_first || file.last_step > out->last_step))
-            out->last_step = file.last_step;
-        if (out->started == 0 && stat(file.path, &about) == 0)
-            out->started = (int64_t)about.st_mtime * 1000000000;
-    }
     const char *start = find_info(run, "start");
     struct tm parts = { 0 };
+    struct stat about;
+    int64_t ns = 0;
     if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
         long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
-        int64_t ns;
         if (!__builtin_mul_overflow((int64_t)timegm(&parts) - east, INT64_C(1000000000), &ns))
-            out->started = ns;
+            return ns;
     }
+    ns = 0;
+    for (int32_t f = 0; ns == 0 && f < tt_run_file_count(run); f++)
+        if (stat(tt_overview_file(run, f).path, &about) == 0)
+            ns = (int64_t)about.st_mtime * 1000000000;
+    return ns;
 }
 
 int64_t tt_overview_steps(const tt_totals *totals)
@@ -274,8 +256,7 @@ static int print_line(tt_mood mood, const char *untrusted)
 
 int tt_overview_print(const char *path, const tt_run *run)
 {
-    tt_totals totals;
-    tt_overview_totals(run, &totals);
+    const tt_totals totals = tt_run_totals(run);
     tt_state state = tt_overview_state(run);
     bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
     int32_t shown = tt_run_shown_count(run, NULL);
@@ -288,15 +269,15 @@ int tt_overview_print(const char *path, const tt_run *run)
     if (tt_overview_rank_count(run) > 1)
         printf("  %s", tt_overview_ranks(run));
     putchar('\n');
-    int lines = 1 + (totals.damaged > 0) + (totals.dropped > 0);
+    int lines = 1 + (totals.damaged_bytes > 0) + (totals.dropped_events > 0);
     if (state == TT_STATE_STOPPED)
-        lines += print_line(TT_MOOD_REMARK, tt_overview_stop(run));
-    if (totals.damaged > 0)
+        lines += print_line(TT_MOOD_REMARK, totals.stopped);
+    if (totals.damaged_bytes > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more\n",
-                      tt_screen_bytes(totals.damaged));
-    if (totals.dropped > 0)
+                      tt_screen_bytes(totals.damaged_bytes));
+    if (totals.dropped_events > 0)
         tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording\n",
-                      tt_screen_count(totals.dropped));
+                      tt_screen_count(totals.dropped_events));
     tt_buf command = { 0 };
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);

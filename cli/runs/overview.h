@@ -20,8 +20,6 @@ tt_status tt_overview_command(const tt_run *run, tt_buf *out);
 typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
 tt_state tt_overview_state(const tt_run *run);
 const char *tt_overview_state_text(tt_state state);
-/* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
-const char *tt_overview_stop(const tt_run *run);
 
 tt_run_file tt_overview_file(const tt_run *run, int32_t file);
 int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
@@ -29,12 +27,7 @@ int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has on
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
 const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
 
-typedef struct tt_totals {
-    int64_t bytes, points, dropped, damaged;
-    int64_t first_step, last_step; /* 0, -1: none */
-    int64_t started;               /* ns since 1970; from the info, else the file's time */
-} tt_totals;
-void tt_overview_totals(const tt_run *run, tt_totals *out);
+int64_t tt_overview_started(const tt_run *run); /* ns since 1970; from the info, else the file's time */
 int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
 
 /* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with

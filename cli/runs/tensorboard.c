@@ -38,6 +38,7 @@ enum {
 typedef struct writer {
     FILE *file; /* owned */
     uint32_t crc[256];
+    tt_buf head;                        /* owned; of the record of an event */
     tt_buf event, summary, value, part; /* owned; one holds the next */
     tt_buf limits, counts;              /* owned; of a histogram */
     tt_buf tag, group;                  /* owned; of the site: for its value, for its statistics */
@@ -47,37 +48,19 @@ typedef struct writer {
 
 /* ---- records ------------------------------------------------------------------------- */
 
-static void put_fixed(tt_buf *out, uint64_t x, size_t bytes)
-{
-    unsigned char at[8];
-    for (size_t i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(x >> 8 * i);
-    (void)tt_buf_append(out, at, bytes);
-}
-
-static void put_varint(tt_buf *out, uint64_t x)
-{
-    unsigned char at[10];
-    size_t n = 0;
-    for (; x >= 0x80; x >>= 7)
-        at[n++] = (unsigned char)(x | 0x80);
-    at[n++] = (unsigned char)x;
-    (void)tt_buf_append(out, at, n);
-}
-
 static void put_double(tt_buf *out, int key, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     if (key != 0)
-        put_varint(out, (uint64_t)key);
-    put_fixed(out, bits, 8);
+        (void)tt_buf_varint(out, (uint64_t)key);
+    (void)tt_buf_fixed(out, bits, 8);
 }
 
 static void put_bytes(tt_buf *out, int key, const char *bytes, size_t n)
 {
-    put_varint(out, (uint64_t)key);
-    put_varint(out, n);
+    (void)tt_buf_varint(out, (uint64_t)key);
+    (void)tt_buf_varint(out, n);
     (void)tt_buf_append(out, bytes, n);
 }
 
@@ -99,18 +82,15 @@ static uint32_t checksum(const writer *w, const void *bytes, size_t n)
 
 static tt_status write_event(writer *w)
 {
-    unsigned char head[12];
-    uint64_t len = w->event.len;
-    for (size_t i = 0; i < 8; i++)
-        head[i] = (unsigned char)(len >> 8 * i);
-    uint32_t of_head = checksum(w, head, 8), of_event = checksum(w, w->event.data, w->event.len);
-    for (size_t i = 0; i < 4; i++)
-        head[8 + i] = (unsigned char)(of_head >> 8 * i);
-    put_fixed(&w->event, of_event, 4);
-    if (w->event.st < 0)
-        return w->event.st;
-    (void)fwrite(head, 1, sizeof head, w->file); /* failures are looked for at the end */
-    (void)fwrite(w->event.data, 1, w->event.len, w->file);
+    tt_buf *head = &w->head, *event = &w->event;
+    tt_buf_clear(head);
+    (void)tt_buf_fixed(head, event->len, 8);
+    (void)tt_buf_fixed(event, checksum(w, event->data, event->len), 4);
+    if (head->st < 0 || event->st < 0)
+        return TT_ENOMEM;
+    (void)tt_buf_fixed(head, checksum(w, head->data, head->len), 4);
+    (void)fwrite(head->data, 1, head->len, w->file); /* failures are looked for at the end */
+    (void)fwrite(event->data, 1, event->len, w->file);
     return TT_OK;
 }
 
@@ -134,8 +114,8 @@ static void put_number(writer *w, const char *field, double x)
     uint32_t bits;
     memcpy(&bits, &narrow, sizeof bits);
     begin_value(w, field);
-    put_varint(&w->value, VALUE_NUMBER);
-    put_fixed(&w->value, bits, 4);
+    (void)tt_buf_varint(&w->value, VALUE_NUMBER);
+    (void)tt_buf_fixed(&w->value, bits, 4);
     put_part(&w->summary, SUMMARY_VALUE, &w->value);
 }
 
@@ -240,8 +220,8 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
         return TT_OK;
     tt_buf_clear(&w->event);
     put_double(&w->event, EVENT_TIME, (double)p->time / 1e9);
-    put_varint(&w->event, EVENT_STEP);
-    put_varint(&w->event, (uint64_t)p->step);
+    (void)tt_buf_varint(&w->event, EVENT_STEP);
+    (void)tt_buf_varint(&w->event, (uint64_t)p->step);
     put_part(&w->event, EVENT_SUMMARY, &w->summary);
     return write_event(w);
 }
@@ -277,8 +257,8 @@ static tt_status write_file(const tt_export *what, const char *path, int64_t sta
         if ((fclose(w.file) != 0 || has_failed) && st == TT_OK)
             st = tt_fail(err, TT_EIO, "%.150s: %s", path, strerror(errno));
     }
-    tt_buf *const owned[] = { &w.event,  &w.summary, &w.value, &w.part,
-                              &w.limits, &w.counts,  &w.tag,   &w.group };
+    tt_buf *const owned[] = { &w.head,   &w.event,  &w.summary, &w.value, &w.part,
+                              &w.limits, &w.counts, &w.tag,     &w.group };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         tt_buf_free(owned[i]);
     free(w.bins);
@@ -287,17 +267,16 @@ static tt_status write_file(const tt_export *what, const char *path, int64_t sta
 
 tt_status tt_export_events(const tt_export *what, tt_error *err)
 {
-    tt_totals totals;
     char *path = NULL; /* owned */
-    tt_overview_totals(what->run, &totals);
+    int64_t started = tt_overview_started(what->run);
     bool is_new = mkdir(what->out, 0777) == 0;
     if (!is_new && errno != EEXIST)
         return tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
     /* Named after the run: a second export replaces the first. */
-    if (asprintf(&path, "%s/events.out.tfevents.%" PRId64 ".tensortap", what->out,
-                 totals.started / 1000000000) < 0)
+    if (asprintf(&path, "%s/events.out.tfevents.%" PRId64 ".tensortap", what->out, started / 1000000000) <
+        0)
         return TT_ENOMEM;
-    tt_status st = write_file(what, path, totals.started, err);
+    tt_status st = write_file(what, path, started, err);
     free(path);
     if (st < 0 && is_new)
         (void)rmdir(what->out);

@@ -3,7 +3,7 @@
  * Exists so that nobody has to count elements or bytes in advance, nor free them one by
  * one.  A failed call leaves the contents as they were.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/buf.h"
+#include "base/wire.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -93,6 +93,20 @@ tt_status tt_buf_int(tt_buf *buf, int64_t number)
     if (number < 0)
         *--at = '-';
     return tt_buf_append(buf, at, (size_t)(digits + sizeof digits - at));
+}
+
+tt_status tt_buf_varint(tt_buf *buf, uint64_t number)
+{
+    unsigned char bytes[10];
+    return tt_buf_append(buf, bytes, (size_t)(tt_put_varint(bytes, number) - bytes));
+}
+
+tt_status tt_buf_fixed(tt_buf *buf, uint64_t number, size_t bytes)
+{
+    unsigned char raw[16];
+    for (size_t i = 0; i < bytes; i++, number >>= 8)
+        raw[i] = (unsigned char)number;
+    return tt_buf_append(buf, raw, bytes);
 }
 
 tt_status tt_buf_printf(tt_buf *buf, const char *format, ...)

@@ -171,3 +171,11 @@ void tt_json_bool(tt_json *json, const char *name, bool x)
 {
     put_value(json, name, x ? "true" : "false");
 }
+
+void tt_json_ints(tt_json *json, const char *name, const int64_t *x, int64_t count)
+{
+    tt_json_open(json, name, '[');
+    for (int64_t i = 0; i < count; i++)
+        tt_json_i64(json, NULL, x[i]);
+    tt_json_close(json);
+}

@@ -41,12 +41,6 @@ static inline unsigned char *tt_put_varint(unsigned char *at, uint64_t x) /* at 
     return at;
 }
 
-static inline void tt_wire_varint(tt_buf *out, uint64_t x)
-{
-    unsigned char bytes[10];
-    tt_buf_append(out, bytes, (size_t)(tt_put_varint(bytes, x) - bytes));
-}
-
 /* Small numbers of either sign become small numbers. */
 static inline uint64_t tt_zigzag(uint64_t x)
 {
@@ -56,15 +50,6 @@ static inline uint64_t tt_zigzag(uint64_t x)
 static inline uint64_t tt_unzigzag(uint64_t x)
 {
     return x >> 1 ^ (uint64_t) - (int64_t)(x & 1);
-}
-
-/* The lowest bytes of x, at most 16. */
-static inline void tt_wire_number(tt_buf *out, uint64_t x, size_t bytes)
-{
-    unsigned char raw[16];
-    for (size_t i = 0; i < bytes; i++, x >>= 8)
-        raw[i] = (unsigned char)x;
-    tt_buf_append(out, raw, bytes);
 }
 
 static inline void tt_put_u32(unsigned char *at, uint32_t x)
@@ -159,7 +144,7 @@ static inline int64_t tt_cursor_signed(tt_cursor *cursor)
 
 static inline void tt_wire_signed(tt_buf *out, int64_t x)
 {
-    tt_wire_varint(out, tt_zigzag((uint64_t)x));
+    tt_buf_varint(out, tt_zigzag((uint64_t)x));
 }
 
 #endif

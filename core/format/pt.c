@@ -36,7 +36,7 @@ static void put_global(tt_buf *out, const char *module, const char *name)
 static void put_text(tt_buf *out, const char *text)
 {
     put_op(out, 'X');
-    tt_wire_number(out, strlen(text), 4);
+    tt_buf_fixed(out, strlen(text), 4);
     tt_buf_text(out, text);
 }
 
@@ -59,7 +59,7 @@ static void put_int(tt_buf *out, uint64_t n)
         put_op(out, '\x8a');            /* LONG1 */
         put_op(out, (char)len);
     }
-    tt_wire_number(out, n, len);
+    tt_buf_fixed(out, n, len);
 }
 
 static void put_tuple(tt_buf *out, const int64_t *numbers, int32_t count)

@@ -50,10 +50,8 @@ static void put_entry(tt_json *json, const char *name, const tt_content *content
     for (int32_t i = 0; i < content->ndim; i++)
         tt_json_i64(json, NULL, content->shape[i] * (i == content->ndim - 1 ? in_one : 1));
     tt_json_close(json);
-    tt_json_open(json, "data_offsets", '[');
-    tt_json_u64(json, NULL, at);
-    tt_json_u64(json, NULL, at + content->bytes);
-    tt_json_close(json);
+    tt_json_ints(json, "data_offsets", (const int64_t[]){ (int64_t)at, (int64_t)(at + content->bytes) },
+                 2);
     tt_json_close(json);
 }
 

@@ -47,7 +47,7 @@ typedef struct field {
 static void put_fields(tt_buf *out, const field *fields)
 {
     for (; fields->bytes > 0; fields++)
-        tt_wire_number(out, fields->number, fields->bytes);
+        tt_buf_fixed(out, fields->number, fields->bytes);
 }
 #define PUT(out, ...) put_fields((out), (const field[]){ __VA_ARGS__, { 0, 0 } })
 
@@ -102,7 +102,7 @@ static void put_row(const tt_zip_entry *entry, tt_buf *out)
     if (has_bytes)
         PUT(out, { entry->bytes, 8 }, { entry->bytes, 8 });
     if (has_at)
-        tt_wire_number(out, entry->at, 8);
+        tt_buf_fixed(out, entry->at, 8);
 }
 
 void tt_zip_finish(tt_zip *zip, tt_buf *out)

@@ -44,14 +44,7 @@ void tt_page_axis_free(tt_page_axis *axis)
 static tt_status list_range(tt_run *run, int64_t **out, size_t *count)
 {
     enum { MOST_LISTED = 4096 };
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file;
-        if (tt_run_file_get(run, f, &file) < 0 || file.last_step < file.first_step)
-            continue;
-        low = file.first_step < low ? file.first_step : low;
-        high = file.last_step > high ? file.last_step : high;
-    }
+    int64_t low = tt_run_totals(run).first_step, high = tt_run_totals(run).last_step;
     uint64_t span = high >= low ? (uint64_t)high - (uint64_t)low : 0;
     size_t n = high < low ? 0 : span < MOST_LISTED ? (size_t)span + 1 : MOST_LISTED;
     int64_t *steps = malloc((n + 1) * sizeof *steps);

@@ -36,15 +36,10 @@ static void put_notes(tt_json *json, const tt_run *run)
 
 void tt_page_put_counts(tt_json *json, const tt_page_source *s)
 {
-    int64_t bytes = 0, points = 0;
-    tt_run_file file;
-    for (int32_t f = 0; tt_run_file_get(s->run, f, &file) == TT_OK; f++) {
-        bytes += file.bytes;
-        points += file.points;
-    }
+    const tt_totals totals = tt_run_totals(s->run);
     tt_json_text(json, "state", s->about->state);
-    tt_json_i64(json, "bytes", bytes);
-    tt_json_i64(json, "points", points);
+    tt_json_i64(json, "bytes", totals.bytes);
+    tt_json_i64(json, "points", totals.points);
     tt_json_i64(json, "lost", s->lost);
     tt_json_i64(json, "shown", tt_run_shown_count(s->run, NULL));
     tt_json_i64(json, "alarms", s->bins[TT_PAGE_NUMBERS].alarms + s->bins[TT_PAGE_TENSORS].alarms);

@@ -173,17 +173,9 @@ static tt_status put_health(const writer *w)
 
 static void put_state(const writer *w)
 {
-    tt_run *run = w->page->run;
-    int64_t dropped = 0, damaged = 0;
-    const char *stopped = NULL;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file;
-        if (tt_run_file_get(run, f, &file) < 0)
-            continue;
-        dropped += file.dropped_events;
-        damaged += file.damaged_bytes;
-        stopped = stopped == NULL ? file.stopped : stopped;
-    }
+    const tt_totals totals = tt_run_totals(w->page->run);
+    const char *stopped = totals.stopped;
+    int64_t dropped = totals.dropped_events, damaged = totals.damaged_bytes;
     char text[TEXT_MOST];
     if (stopped != NULL) {
         (void)snprintf(text, sizeof text, "The program was %.500s", stopped);

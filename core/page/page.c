@@ -298,11 +298,8 @@ void tt_page_put_bins(tt_json *json, const tt_page *page, size_t number, tt_page
     tt_json_i64(json, "last", axis->count > 0 ? axis->steps[axis->count - 1] : 0);
     tt_json_open(json, "series", '[');
     for (size_t i = series; i < bins->count; i++) {
-        tt_json_open(json, NULL, '[');
-        tt_json_i64(json, NULL, bins->series[i].site);
-        tt_json_i64(json, NULL, bins->series[i].file);
-        tt_json_i64(json, NULL, bins->series[i].is_eval);
-        tt_json_close(json);
+        const tt_page_series *s = &bins->series[i];
+        tt_json_ints(json, NULL, (const int64_t[]){ s->site, s->file, s->is_eval }, 3);
     }
     tt_json_close(json);
     tt_json_close(json);

@@ -15,14 +15,6 @@ void tt_page_put_number(tt_json *json, const char *name, double x)
     tt_json_text(json, name, text);
 }
 
-static void put_shape(tt_json *json, const tt_point *p)
-{
-    tt_json_open(json, "shape", '[');
-    for (int32_t d = 0; d < p->ndim; d++)
-        tt_json_i64(json, NULL, p->shape[d]);
-    tt_json_close(json);
-}
-
 /* The latest point of a site, as tt.show prints it and in full. */
 static tt_status put_latest(tt_json *json, const tt_latest *found)
 {
@@ -35,7 +27,7 @@ static tt_status put_latest(tt_json *json, const tt_latest *found)
     tt_buf_free(&line);
     if ((p->products & TT_PRODUCT_STATS) != 0) {
         tt_json_i64(json, "count", s->count);
-        put_shape(json, p);
+        tt_json_ints(json, "shape", p->shape, p->ndim);
         const struct {
             const char *name;
             double x;

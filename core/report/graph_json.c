@@ -63,14 +63,10 @@ static void put_sum(tt_json *json, const tt_stats *s)
 /* count below 0: null */
 static void put_indices(tt_json *json, const char *name, const int64_t *indices, int64_t count)
 {
-    if (count < 0) {
+    if (count < 0)
         tt_json_text(json, name, NULL);
-        return;
-    }
-    tt_json_open(json, name, '[');
-    for (int64_t i = 0; i < count; i++)
-        tt_json_i64(json, NULL, indices[i]);
-    tt_json_close(json);
+    else
+        tt_json_ints(json, name, indices, count);
 }
 
 static void put_stats(tt_json *json, const tt_graph_node *node)

@@ -251,13 +251,13 @@ static bool fits_f32(const uint64_t *cells, uint32_t n)
 
 static void put_tag(tt_buf *out, size_t column, tt_packing packing)
 {
-    tt_wire_varint(out, (uint64_t)column << 3 | (uint64_t)packing);
+    tt_buf_varint(out, (uint64_t)column << 3 | (uint64_t)packing);
 }
 
 static void put_raw(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
     put_tag(out, column, TT_PACK_RAW);
-    tt_wire_varint(out, (uint64_t)n * 8);
+    tt_buf_varint(out, (uint64_t)n * 8);
     unsigned char *at = tt_wire_room(out, (size_t)n * 8);
     for (uint32_t i = 0; at != NULL && i < n; i++)
         tt_put_u64(at + (size_t)i * 8, cells[i]);
@@ -266,7 +266,7 @@ static void put_raw(tt_buf *out, size_t column, const uint64_t *cells, uint32_t 
 static void put_f32(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
     put_tag(out, column, TT_PACK_F32);
-    tt_wire_varint(out, (uint64_t)n * 4);
+    tt_buf_varint(out, (uint64_t)n * 4);
     unsigned char *at = tt_wire_room(out, (size_t)n * 4);
     for (uint32_t i = 0; at != NULL && i < n; i++) {
         float narrow = (float)tt_f64_of(cells[i]);
@@ -322,13 +322,13 @@ static void put_bytes(tt_buf *out, size_t column, const tt_points *points)
         return;
     if (is_all_same_bytes(points, column)) {
         put_tag(out, column, TT_PACK_SAME);
-        tt_wire_varint(out, cells[0]);
+        tt_buf_varint(out, cells[0]);
         tt_buf_append(out, bytes->data, cells[0]);
         return;
     }
     tt_buf plain = { 0 }, packed = { 0 };
     for (uint32_t i = 0; i < n; i++)
-        tt_wire_varint(&plain, cells[i]);
+        tt_buf_varint(&plain, cells[i]);
     (void)tt_buf_append(&plain, bytes->data, bytes->len);
     size_t bound = ZSTD_compressBound(plain.len), len = plain.len;
     unsigned char *room = plain.len > 256 ? tt_wire_room(&packed, bound) : NULL;
@@ -336,9 +336,9 @@ static void put_bytes(tt_buf *out, size_t column, const tt_points *points)
         len = ZSTD_compress(room, bound, plain.data, plain.len, 1); /* or an error, a large number */
     bool is_smaller = len < plain.len;
     put_tag(out, column, is_smaller ? TT_PACK_ZSTD : TT_PACK_BYTES);
-    tt_wire_varint(out, plain.len);
+    tt_buf_varint(out, plain.len);
     if (is_smaller) {
-        tt_wire_varint(out, len);
+        tt_buf_varint(out, len);
         (void)tt_buf_append(out, room, len);
     } else {
         tt_wire_buf(out, &plain);
@@ -363,13 +363,13 @@ static void put_column(tt_buf *out, size_t column, const tt_points *points)
             return;
         put_tag(out, column, TT_PACK_SAME);
         if (is_int)
-            tt_wire_varint(out, tt_zigzag(cells[0]));
+            tt_buf_varint(out, tt_zigzag(cells[0]));
         else
-            tt_wire_number(out, cells[0], 8);
+            tt_buf_fixed(out, cells[0], 8);
     } else if (is_int && is_linear(cells, n)) {
         put_tag(out, column, TT_PACK_LINEAR);
-        tt_wire_varint(out, tt_zigzag(cells[0]));
-        tt_wire_varint(out, tt_zigzag(cells[1] - cells[0]));
+        tt_buf_varint(out, tt_zigzag(cells[0]));
+        tt_buf_varint(out, tt_zigzag(cells[1] - cells[0]));
     } else if (is_int) {
         put_delta(out, column, cells, n);
     } else if (fits_f32(cells, n)) {
@@ -389,16 +389,16 @@ static void put_steps(tt_buf *out, const tt_points *points)
         high = step > high ? step : high;
     }
     tt_wire_signed(out, low);
-    tt_wire_varint(out, (uint64_t)high - (uint64_t)low);
+    tt_buf_varint(out, (uint64_t)high - (uint64_t)low);
 }
 
 void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *points)
 {
     size_t start = out->len;
     (void)tt_wire_room(out, 4);
-    tt_wire_varint(out, site);
-    tt_wire_varint(out, (uint64_t)first);
-    tt_wire_varint(out, points->n);
+    tt_buf_varint(out, site);
+    tt_buf_varint(out, (uint64_t)first);
+    tt_buf_varint(out, points->n);
     put_steps(out, points);
     for (size_t column = 0; column < TT_COLUMN_COUNT_; column++)
         put_column(out, column, points);

@@ -380,8 +380,8 @@ tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t b
 
 void tt_section_put(tt_buf *out, tt_section kind, const tt_buf *section)
 {
-    tt_wire_varint(out, (uint64_t)kind);
-    tt_wire_varint(out, section->len);
+    tt_buf_varint(out, (uint64_t)kind);
+    tt_buf_varint(out, section->len);
     tt_wire_buf(out, section);
 }
 
@@ -391,10 +391,10 @@ void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out)
     if (from >= count)
         return;
     tt_buf section = { 0 };
-    tt_wire_varint(&section, (uint64_t)from);
+    tt_buf_varint(&section, (uint64_t)from);
     for (int32_t i = from; i < count; i++) {
         const tt_site_row *row = tt_sites_row(sites, i);
-        tt_wire_varint(&section, row->len);
+        tt_buf_varint(&section, row->len);
         tt_buf_append(&section, row->name, row->len);
     }
     tt_section_put(out, TT_SECTION_SITES, &section);
@@ -404,18 +404,18 @@ void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out)
 static void put_row(tt_buf *section, int32_t site, const tt_index_site *row)
 {
     int64_t at = 0, next = 0, step = 0;
-    tt_wire_varint(section, (uint64_t)site);
-    tt_wire_varint(section, (uint64_t)row->points);
+    tt_buf_varint(section, (uint64_t)site);
+    tt_buf_varint(section, (uint64_t)row->points);
     tt_wire_signed(section, row->nonfinite);
-    tt_wire_varint(section, row->count);
+    tt_buf_varint(section, row->count);
     for (uint32_t i = 0; i < row->count; i++) {
         const tt_index_chunk *chunk = &row->chunks[i];
         tt_wire_signed(section, chunk->at - at);
-        tt_wire_varint(section, (uint64_t)(chunk->first - next));
-        tt_wire_varint(section, chunk->n);
-        tt_wire_varint(section, chunk->len);
+        tt_buf_varint(section, (uint64_t)(chunk->first - next));
+        tt_buf_varint(section, chunk->n);
+        tt_buf_varint(section, chunk->len);
         tt_wire_signed(section, (int64_t)((uint64_t)chunk->first_step - (uint64_t)step));
-        tt_wire_varint(section, (uint64_t)chunk->last_step - (uint64_t)chunk->first_step);
+        tt_buf_varint(section, (uint64_t)chunk->last_step - (uint64_t)chunk->first_step);
         at = chunk->at;
         next = chunk->first + chunk->n;
         step = chunk->last_step;
@@ -426,7 +426,7 @@ static void put_places(tt_buf *section, const tt_places *places)
 {
     int64_t before = 0;
     for (uint32_t i = 0; i < places->count; i++) {
-        tt_wire_varint(section, (uint64_t)(places->at[i] - before));
+        tt_buf_varint(section, (uint64_t)(places->at[i] - before));
         before = places->at[i];
     }
 }
@@ -447,17 +447,17 @@ void tt_index_pack(const tt_index *index, tt_buf *out)
         put_row(&section, i, &index->row[i]);
         put_section(out, TT_SECTION_INDEX, &section);
     }
-    tt_wire_varint(&section, index->sessions.count);
-    tt_wire_varint(&section, index->notes.count);
+    tt_buf_varint(&section, index->sessions.count);
+    tt_buf_varint(&section, index->notes.count);
     put_places(&section, &index->sessions);
     put_places(&section, &index->notes);
     put_section(out, TT_SECTION_PLACES, &section);
     for (uint32_t i = 0; i < index->holes.count; i++)
-        tt_wire_varint(&section, (uint64_t)index->holes.at[i]);
+        tt_buf_varint(&section, (uint64_t)index->holes.at[i]);
     if (index->holes.count > 0)
         put_section(out, TT_SECTION_HOLES, &section);
-    tt_wire_varint(&section, (uint64_t)index->lost_events);
-    tt_wire_varint(&section, (uint64_t)index->lost_bytes);
+    tt_buf_varint(&section, (uint64_t)index->lost_events);
+    tt_buf_varint(&section, (uint64_t)index->lost_bytes);
     put_section(out, TT_SECTION_LOST, &section);
     tt_buf_free(&section);
 }

@@ -292,18 +292,29 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
     return TT_OK;
 }
 
-int64_t tt_run_bytes(const tt_run *run)
+tt_totals tt_run_totals(const tt_run *run)
 {
-    int64_t bytes = 0;
-    for (int32_t f = 0; f < run->count; f++)
-        bytes += run->taps[f]->scan.size;
-    return bytes;
+    tt_totals all = { 0 };
+    tt_span steps = TT_SPAN_NONE;
+    tt_run_file file;
+    for (int32_t f = 0; tt_run_file_get(run, f, &file) == TT_OK; f++) {
+        all.bytes += file.bytes;
+        all.points += file.points;
+        all.dropped_events += file.dropped_events;
+        all.damaged_bytes += file.damaged_bytes;
+        all.stopped = all.stopped != NULL ? all.stopped : file.stopped;
+        if (file.last_step >= file.first_step)
+            tt_span_add(&steps, file.first_step, file.last_step);
+    }
+    all.first_step = steps.first;
+    all.last_step = steps.last;
+    return all;
 }
 
 bool tt_run_outgrows(const tt_run *run, int64_t bytes)
 {
     enum { FREE = 256 << 20, TIMES = 32 };
-    return bytes > FREE && bytes / TIMES > tt_run_bytes(run);
+    return bytes > FREE && bytes / TIMES > tt_run_totals(run).bytes;
 }
 
 int32_t tt_run_site_count(const tt_run *run)

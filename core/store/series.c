@@ -233,17 +233,11 @@ static bool is_marked(const tt_index_chunk *entry, int64_t low, uint64_t span, c
 
 tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err)
 {
-    tt_span all = TT_SPAN_NONE;
-    for (int32_t i = 0; i < run->count; i++) {
-        tt_span one = run->taps[i]->index.steps;
-        if (one.last >= one.first)
-            tt_span_add(&all, one.first, one.last);
-    }
-    if (all.last < all.first) {
+    int64_t low = tt_run_totals(run).first_step, high = tt_run_totals(run).last_step;
+    if (high < low) {
         *count = 0;
         return TT_OK;
     }
-    int64_t low = all.first, high = all.last;
     uint64_t span = (uint64_t)high - (uint64_t)low;
     if (span > SPAN_MAX)
         return tt_fail(err, TT_EINVAL, "steps from %lld to %lld are too far apart to list",

@@ -179,7 +179,7 @@ tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char 
 tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err)
 {
     tt_buf module = { 0 };
-    tt_wire_varint(&module, strlen(path));
+    tt_buf_varint(&module, strlen(path));
     tt_buf_append(&module, path, strlen(path));
     tt_buf_append(&module, class_name, strlen(class_name));
     return put_text(store, TT_SECTION_MODULE, &module, err);
@@ -189,8 +189,8 @@ void tt_store_put_pair(tt_store *store, tt_section kind, int64_t first, int64_t 
 {
     put_names(store);
     tt_buf section = { 0 };
-    tt_wire_varint(&section, (uint64_t)first);
-    tt_wire_varint(&section, (uint64_t)second);
+    tt_buf_varint(&section, (uint64_t)first);
+    tt_buf_varint(&section, (uint64_t)second);
     tt_section_put(&store->body, kind, &section);
     tt_buf_free(&section);
 }
@@ -272,7 +272,7 @@ static tt_status put_session(tt_store *store, const char *const *info, tt_error 
     for (; info != NULL && info[0] != NULL && info[1] != NULL; info += 2) {
         for (int i = 0; i < 2; i++) {
             size_t len = strlen(info[i]);
-            tt_wire_varint(&body, len);
+            tt_buf_varint(&body, len);
             tt_buf_append(&body, info[i], len);
         }
     }

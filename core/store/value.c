@@ -76,18 +76,18 @@ void tt_value_pack(tt_buf *out, const tt_value_head *head)
     tt_put_u64(fixed + 16, head->check);
     tt_put_u64(fixed + 24, (uint64_t)head->before);
     tt_buf_append(out, fixed, sizeof fixed);
-    tt_wire_varint(out, (uint64_t)head->packing);
-    tt_wire_varint(out, (uint64_t)head->total);
-    tt_wire_varint(out, (uint64_t)head->at);
-    tt_wire_varint(out, (uint64_t)head->len);
-    tt_wire_varint(out, (uint64_t)head->stored);
-    tt_wire_varint(out, (uint64_t)head->site);
+    tt_buf_varint(out, (uint64_t)head->packing);
+    tt_buf_varint(out, (uint64_t)head->total);
+    tt_buf_varint(out, (uint64_t)head->at);
+    tt_buf_varint(out, (uint64_t)head->len);
+    tt_buf_varint(out, (uint64_t)head->stored);
+    tt_buf_varint(out, (uint64_t)head->site);
     tt_wire_signed(out, head->step);
-    tt_wire_varint(out, head->call);
-    tt_wire_varint(out, (uint64_t)head->dtype);
-    tt_wire_varint(out, (uint64_t)head->ndim);
+    tt_buf_varint(out, head->call);
+    tt_buf_varint(out, (uint64_t)head->dtype);
+    tt_buf_varint(out, (uint64_t)head->ndim);
     for (int32_t d = 0; d < head->ndim; d++)
-        tt_wire_varint(out, (uint64_t)head->shape[d]);
+        tt_buf_varint(out, (uint64_t)head->shape[d]);
 }
 
 /* ---- writing ----------------------------------------------------------------- */

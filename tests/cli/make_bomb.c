@@ -61,8 +61,8 @@ static int64_t put_block(bomb *b, tt_block_kind kind, const tt_buf *body, const 
 static void put_site(tt_buf *body, uint64_t number, const char *name)
 {
     tt_buf section = { 0 };
-    tt_wire_varint(&section, number);
-    tt_wire_varint(&section, strlen(name));
+    tt_buf_varint(&section, number);
+    tt_buf_varint(&section, strlen(name));
     tt_buf_append(&section, name, strlen(name));
     tt_section_put(body, TT_SECTION_SITES, &section);
     tt_buf_free(&section);
@@ -83,17 +83,17 @@ static void make_chunk(tt_buf *out, uint64_t site, uint64_t first, uint64_t n, c
 {
     out->len = 0;
     (void)tt_wire_room(out, 4);
-    tt_wire_varint(out, site);
-    tt_wire_varint(out, first);
-    tt_wire_varint(out, n);
+    tt_buf_varint(out, site);
+    tt_buf_varint(out, first);
+    tt_buf_varint(out, n);
     tt_wire_signed(out, 0);
-    tt_wire_varint(out, 0);
+    tt_buf_varint(out, 0);
     for (size_t i = 0; i < count; i++) {
-        tt_wire_varint(out, columns[i].tag);
+        tt_buf_varint(out, columns[i].tag);
         if ((columns[i].tag & 7) == TT_PACK_SAME) {
             tt_wire_signed(out, columns[i].number);
         } else { /* DELTA: a byte for each */
-            unsigned char *zeros = (tt_wire_varint(out, n), tt_wire_room(out, n));
+            unsigned char *zeros = (tt_buf_varint(out, n), tt_wire_room(out, n));
             must(zeros != NULL);
             memset(zeros, 0, n);
         }
@@ -166,17 +166,17 @@ static void repeat(bomb *b)
     put_block(b, TT_BLOCK_BATCH, &body, NULL, 0, 0);
     body.len = 0;
     put_site(&body, 0, "x");
-    tt_wire_varint(&row, 0);
-    tt_wire_varint(&row, (uint64_t)TIMES * 16);
+    tt_buf_varint(&row, 0);
+    tt_buf_varint(&row, (uint64_t)TIMES * 16);
     tt_wire_signed(&row, -1);
-    tt_wire_varint(&row, TIMES);
+    tt_buf_varint(&row, TIMES);
     for (int i = 0; i < TIMES; i++) {
         tt_wire_signed(&row, i == 0 ? at : 0);
-        tt_wire_varint(&row, 0);
-        tt_wire_varint(&row, 16);
-        tt_wire_varint(&row, chunk.len);
+        tt_buf_varint(&row, 0);
+        tt_buf_varint(&row, 16);
+        tt_buf_varint(&row, chunk.len);
         tt_wire_signed(&row, 0);
-        tt_wire_varint(&row, 0);
+        tt_buf_varint(&row, 0);
     }
     tt_section_put(&body, TT_SECTION_INDEX, &row);
     int64_t footer = put_block(b, TT_BLOCK_FOOTER, &body, NULL, 0, 0);

@@ -17,14 +17,14 @@ static tt_buf chunk_of(uint32_t products, tt_column column, tt_packing packing, 
 {
     tt_buf out = { 0 };
     (void)tt_wire_room(&out, 4);
-    tt_wire_varint(&out, 0); /* site */
-    tt_wire_varint(&out, 0); /* first */
-    tt_wire_varint(&out, POINTS);
+    tt_buf_varint(&out, 0); /* site */
+    tt_buf_varint(&out, 0); /* first */
+    tt_buf_varint(&out, POINTS);
     tt_wire_signed(&out, 0); /* steps */
-    tt_wire_varint(&out, 0);
-    tt_wire_varint(&out, (uint64_t)TT_COLUMN_PRODUCTS << 3 | TT_PACK_SAME);
+    tt_buf_varint(&out, 0);
+    tt_buf_varint(&out, (uint64_t)TT_COLUMN_PRODUCTS << 3 | TT_PACK_SAME);
     tt_wire_signed(&out, products);
-    tt_wire_varint(&out, (uint64_t)column << 3 | packing);
+    tt_buf_varint(&out, (uint64_t)column << 3 | packing);
     tt_buf_append(&out, data->data, data->len);
     assert_int_equal(out.st, TT_OK);
     uint64_t check = tt_block_hash(out.data + 4, out.len - 4);
@@ -49,7 +49,7 @@ static tt_status unpack(uint32_t products, tt_column column, tt_packing packing,
 static tt_buf numbers(size_t count, size_t size)
 {
     tt_buf data = { 0 };
-    tt_wire_varint(&data, count * size);
+    tt_buf_varint(&data, count * size);
     for (size_t i = 0; i < count; i++)
         tt_buf_append(&data, "\1\2\3\4\5\6\7\10", size);
     return data;
@@ -84,7 +84,7 @@ static void fewer_or_more_numbers_than_points_are_refused(void **state)
 static tt_buf texts(size_t extra)
 {
     tt_buf data = { 0 };
-    tt_wire_varint(&data, 2 * POINTS + extra);
+    tt_buf_varint(&data, 2 * POINTS + extra);
     tt_buf_append(&data, "\1\1\1\1abcdxyz", 2 * POINTS + extra);
     return data;
 }
@@ -107,8 +107,8 @@ static void a_promise_of_more_than_a_column_holds_takes_no_memory(void **state)
     (void)state;
     tt_points points = { 0 };
     tt_buf data = { 0 };
-    tt_wire_varint(&data, INT64_MAX); /* unpacked; malloc would say no */
-    tt_wire_varint(&data, 1);
+    tt_buf_varint(&data, INT64_MAX); /* unpacked; malloc would say no */
+    tt_buf_varint(&data, 1);
     tt_buf_append(&data, "x", 1);
     assert_int_equal(unpack(TT_PRODUCT_HIST, TT_COLUMN_HIST, TT_PACK_ZSTD, &data, &points), TT_EFORMAT);
     tt_points_free(&points);

@@ -19,7 +19,7 @@ static tt_status read_section(tt_section kind, const uint64_t *numbers, size_t n
     assert_int_equal(tt_sites_create(&sites), TT_OK);
     index.sites = sites;
     for (size_t i = 0; i < n; i++)
-        tt_wire_varint(&section, numbers[i]);
+        tt_buf_varint(&section, numbers[i]);
     tt_section_put(&body, kind, &section);
     assert_int_equal(body.st, TT_OK);
     tt_status st = tt_index_read(&index, body.data, body.len, 0, TT_BLOCK_HEADER);
