@@ -101,23 +101,57 @@ tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *ro
     return st == TT_OK ? tt_run_cells(run, &chunk, columns, count, cells) : st;
 }
 
-enum { PRODUCTS, STEP, PHASE, VALUE, COLUMNS = VALUE + TT_STATS_DERIVED };
-
-/* Returns the field of point i.  marks: a number that is not finite, and a derived field of a tensor that held
- * NaN or Inf, is infinite; so NaN is left for what is undefined. */
-static double value_of(const uint64_t *const *cells, tt_field field, uint32_t i, bool marks)
+/* Values of the entries of one chunk; cells holds room for TT_STATS_DERIVED columns.  marks: a
+ * number that is not finite, and a derived field of a tensor that held NaN or Inf, is
+ * infinite; so NaN is left for what is undefined. */
+static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
+                             uint32_t n, double *out)
 {
-    int column = fields[field].column;
-    uint64_t cell = cells[VALUE][i];
-    if (column == TT_COLUMN_COUNT_) {
-        tt_stats s;
-        tt_stats_of_cells(cells + VALUE, i, TT_STATS_DERIVED, &s);
-        return marks && (s.nan | s.posinf | s.neginf) != 0 ? (double)INFINITY : derived[field](&s);
+    static const tt_column needed[] = { TT_STATS_COLUMN_MAP(TT_STATS_COLUMN) };
+    const uint64_t *of[TT_STATS_DERIVED];
+    tt_column column = (tt_column)fields[field].column;
+    tt_status st = TT_OK;
+    if (column < TT_COLUMN_COUNT_) {
+        st = tt_chunk_column(chunk, column, cells, n);
+        bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
+        for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+            out[i] = is_int ? (double)(int64_t)cells[i] : tt_f64_of(cells[i]);
+            if (marks && field == TT_FIELD_SCALAR && !isfinite(out[i]))
+                out[i] = (double)INFINITY;
+        }
+        return st;
     }
-    if (tt_column_kinds[column].type == TT_COLUMN_INT)
-        return (double)(int64_t)cell;
-    double x = tt_f64_of(cell);
-    return marks && field == TT_FIELD_SCALAR && !isfinite(x) ? (double)INFINITY : x;
+    for (size_t c = 0; st == TT_OK && c < TT_STATS_DERIVED; c++) {
+        st = tt_chunk_column(chunk, needed[c], cells + c * n, n);
+        of[c] = cells + c * n;
+    }
+    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+        tt_stats s;
+        tt_stats_of_cells(of, i, TT_STATS_DERIVED, &s);
+        bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
+        out[i] = is_marked ? (double)INFINITY : derived[field](&s);
+    }
+    return st;
+}
+
+/* Leaves the entries of these phases, of a chunk whose products are in run->cells; the
+ * number of those is written to *entries. */
+static tt_status keep_phases(tt_run *run, const tt_chunk *chunk, uint32_t product, uint32_t phases,
+                             int64_t *steps, double *values, uint32_t *entries)
+{
+    uint32_t n = chunk->n, entry = 0, kept = 0;
+    tt_status st = tt_chunk_column(chunk, TT_COLUMN_PHASE, run->cells + n, n);
+    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+        if (product != 0 && (run->cells[i] & product) == 0)
+            continue;
+        if (tt_phases_hold(phases, run->cells[n + i])) {
+            steps[kept] = steps[entry];
+            values[kept++] = values[entry];
+        }
+        entry++;
+    }
+    *entries = kept;
+    return st;
 }
 
 static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field field, bool marks,
@@ -128,40 +162,40 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
         return tt_fail(err, TT_EINVAL, "no such file or field");
     const tt_tap *tap = run->taps[file];
     const tt_index_site *row = tt_run_row(run, file, site);
-    tt_column columns[COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE,
-                                   TT_STATS_COLUMN_MAP(TT_STATS_COLUMN) };
-    const uint64_t *cells[COLUMNS];
     uint32_t product = fields[field].product;
-    bool is_column = fields[field].column < TT_COLUMN_COUNT_;
-    size_t have = 0, others = 0;
-    if (is_column)
-        columns[VALUE] = (tt_column)fields[field].column;
-    if (phases == TT_PHASES_ALL)
-        columns[PHASE] = TT_COLUMN_COUNT_;
+    size_t have = 0, read = 0;
     for (uint32_t k = 0; row != NULL && k < row->count; k++) {
-        tt_status st = tt_run_columns(run, tap, row, &row->chunks[k], columns,
-                                      is_column ? VALUE + 1 : COLUMNS, cells);
+        tt_chunk chunk;
+        tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
+        uint32_t n = row->chunks[k].n;
+        if (st == TT_OK)
+            st = tt_grow(&run->cells, &run->cells_cap, (size_t)n * (TT_STATS_DERIVED + 1),
+                         sizeof *run->cells);
+        if (st == TT_OK)
+            st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, n);
+        uint32_t entries = st == TT_OK ? tt_chunk_entries(run->cells, n, product) : 0;
+        if (st == TT_OK && entries > cap - have)
+            return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
+        if (st == TT_OK && entries > 0)
+            st = read_values(&chunk, field, marks, run->cells + n, entries, values + have);
+        if (st == TT_OK && entries == n && steps != NULL) {
+            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(steps + have), n);
+        } else if (st == TT_OK && entries > 0 && steps != NULL) {
+            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells + n, n);
+            for (uint32_t i = 0, at = 0; st == TT_OK && i < n; i++)
+                if ((run->cells[i] & product) != 0)
+                    steps[have + at++] = (int64_t)run->cells[n + i];
+        }
+        read += entries;
+        if (st == TT_OK && entries > 0 && phases != TT_PHASES_ALL)
+            st = keep_phases(run, &chunk, product, phases, steps + have, values + have, &entries);
         if (st < 0)
             return tt_tap_fail(tap, st, err, "points %lld and on of %.60s",
                                (long long)row->chunks[k].first, tt_run_site_name(run, site));
-        uint32_t n = row->chunks[k].n;
-        bool is_whole = phases == TT_PHASES_ALL &&
-                        tt_chunk_entries(cells[PRODUCTS], n, product) == n; /* as most are */
-        for (uint32_t i = 0; i < n; i++) {
-            bool is_there = is_whole || product == 0 || (cells[PRODUCTS][i] & product) != 0;
-            bool is_kept = is_there && (is_whole || tt_phases_hold(phases, cells[PHASE][i]));
-            others += is_there && !is_kept;
-            if (!is_kept)
-                continue;
-            if (have == cap)
-                return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
-            if (steps != NULL)
-                steps[have] = (int64_t)cells[STEP][i];
-            values[have++] = value_of(cells, field, i, marks);
-        }
+        have += entries;
     }
     *count = have;
-    *left_out = others;
+    *left_out = read - have;
     return TT_OK;
 }
 
