@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
-#include <stddef.h>
 #include <string.h>
 
 enum { /* as Table.packed() has them */
@@ -60,77 +59,11 @@ static int fill_paths(lines_table *table)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int root_of(const lines_table *table, int path)
-{
-    while (table->paths[path].kind >= PATH_ATTRIBUTE)
-        path = table->paths[path].base;
-    return path;
-}
-
-static bool is_selfish(const lines_table *table, const lines_statement *statement)
-{
-    for (int r = 0; r < statement->read_count; r++)
-        for (int w = 0; w < statement->write_count; w++)
-            if (root_of(table, table->reads[statement->reads + r]) ==
-                root_of(table, table->writes[statement->writes + w].path))
-                return true;
-    return false;
-}
-
-static void add_flags(lines_table *table, lines_statement *one)
-{
-    for (int i = 0; i < one->read_count; i++)
-        if (table->paths[table->reads[one->reads + i]].kind != PATH_LOCAL)
-            one->flags |= STATEMENT_IS_FAR;
-    if (one->read_count > table->most_reads)
-        table->most_reads = one->read_count;
-    if (is_selfish(table, one))
-        one->flags |= STATEMENT_IS_SELFISH;
-    table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
-}
-
-/* A jump, a NOP: nothing to settle. */
-static bool is_idle(const lines_statement *statement)
-{
-    return statement->write_count == 0 &&
-           !(statement->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS));
-}
-
-static bool starts_in_line(const lines_table *table, const lines_statement *one)
-{
-    return one->start > 0 && one->start < table->instruction_count &&
-           table->line_at[one->start] == table->line_at[one->start - 1];
-}
-
-/* A statement whose first instruction does not start a line has an event of its own
- * if the analysis wants it so, or is reported with the one before it. */
-static void find_followers(lines_table *table)
-{
-    for (int i = table->statement_count - 2; i >= 0; i--) {
-        lines_statement *one = &table->statements[i], *next = one + 1;
-        if (!starts_in_line(table, next))
-            continue;
-        if (next->flags & (STATEMENT_STEPS | STATEMENT_LEADS))
-            one->flags |= STATEMENT_LEADS;
-        if (!(next->flags & (STATEMENT_HANDLES | STATEMENT_STEPS)) &&
-            !(is_idle(next) && next->followers == 0))
-            one->followers = next->followers + 1;
-    }
-    for (int i = 0; i < table->statement_count; i++) {
-        lines_statement *one = &table->statements[i];
-        if (one->flags & (STATEMENT_BRANCHES | STATEMENT_IS_MAYBE) && one->followers > 0)
-            one[1].flags |= STATEMENT_IS_MAYBE;
-        for (int k = 1; k <= one->followers; k++)
-            if (one[k].flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS))
-                one->flags |= STATEMENT_IS_FOLLOWED;
-    }
-}
-
 static int fill_statements(lines_table *table)
 {
-    enum { ROW = offsetof(lines_statement, followers) }; /* bytes of a row of table.Table */
     int ignored;
-    const char *rows = array_of(table, LIST_STATEMENTS, ROW, &table->statement_count);
+    table->statements =
+        array_of(table, LIST_STATEMENTS, sizeof *table->statements, &table->statement_count);
     table->line_at = array_of(table, LIST_LINES, sizeof(int), &table->instruction_count);
     table->begin_at = array_of(table, LIST_BEGINS, sizeof(int), &ignored);
     table->reads = array_of(table, LIST_READS, sizeof(int), &ignored);
@@ -146,20 +79,19 @@ static int fill_statements(lines_table *table)
         PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
         return -1;
     }
-    size_t count = (size_t)table->statement_count + 1, units = (size_t)table->instruction_count + 1;
-    table->statements = PyMem_Calloc(count, sizeof *table->statements);
+    size_t units = (size_t)table->instruction_count + 1;
     table->statement_at = PyMem_Calloc(units, sizeof *table->statement_at);
-    if (table->statements == NULL || table->statement_at == NULL)
+    if (table->statement_at == NULL)
         return -1;
     memset(table->statement_at, 0xff, units * sizeof *table->statement_at);
     for (int i = 0; i < table->statement_count; i++) {
-        lines_statement *one = &table->statements[i];
-        memcpy(one, rows + (size_t)i * ROW, ROW);
-        add_flags(table, one);
+        const lines_statement *one = &table->statements[i];
         for (int k = one->start; k < one->end && k < table->instruction_count; k++)
             table->statement_at[k] = (uint16_t)i;
+        if (one->read_count > table->most_reads)
+            table->most_reads = one->read_count;
+        table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
     }
-    find_followers(table);
     return 0;
 }
 
@@ -170,7 +102,6 @@ static void free_table(lines_table *table)
     Py_XDECREF(table->lists);
     PyMem_Free(table->paths);
     PyMem_Free(table->slot_path);
-    PyMem_Free(table->statements);
     PyMem_Free(table->statement_at);
     PyMem_Free(table);
 }

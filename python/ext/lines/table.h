@@ -36,15 +36,14 @@ enum {                              /* of a statement, as in analysis/statement.
        STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
        STATEMENT_HANDLES = 1 << 3,  /* entered by an exception */
        STATEMENT_RETURNS = 1 << 4,
-       STATEMENT_LOOPS = 1 << 5,    /* takes the next item of a loop, or goes to exit */
-       STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
-       STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
-       /* added here */
+       STATEMENT_LOOPS = 1 << 5,        /* takes the next item of a loop, or goes to exit */
+       STATEMENT_AUGMENTS = 1 << 6,     /* has an in-place operator */
+       STATEMENT_BRANCHES = 1 << 7,     /* what follows on the line may not run */
        STATEMENT_IS_FAR = 1 << 8,       /* reads more than locals */
        STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
        STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
-       STATEMENT_STEPS = 1 << 13,       /* as in statement.py: it has an event of its own, and no line */
+       STATEMENT_STEPS = 1 << 13,       /* it has an event of its own, and no line */
        STATEMENT_LEADS = 1 << 14,       /* one with STEPS comes after it on its line */
 };
 
@@ -64,7 +63,7 @@ typedef struct lines_write {
 } lines_write;
 
 typedef struct lines_statement {
-    int start, end; /* instructions; up to write_count as in a row of table.Table */
+    int start, end; /* instructions; all as in a row of table.Table */
     int line;
     uint32_t flags;
     int exit; /* an instruction */
@@ -80,14 +79,14 @@ typedef struct lines_site {
 } lines_site;
 
 typedef struct lines_table {
-    PyObject *lists;             /* owned; table.Table: all const arrays and Python objects are its */
-    lines_path *paths;           /* owned */
-    lines_statement *statements; /* owned; by instruction */
-    uint16_t *statement_at;      /* owned; of each instruction; TABLE_NONE: none */
-    int *slot_path;              /* owned; the path of each slot, or -1 */
-    const int *line_at;          /* of each instruction */
-    const int *begin_at;         /* of each code unit: that of its instruction */
-    const int *reads;            /* paths */
+    PyObject *lists;        /* owned; table.Table: all const arrays and Python objects are its */
+    lines_path *paths;      /* owned */
+    uint16_t *statement_at; /* owned; of each instruction; TABLE_NONE: none */
+    int *slot_path;         /* owned; the path of each slot, or -1 */
+    const lines_statement *statements; /* by instruction */
+    const int *line_at;                /* of each instruction */
+    const int *begin_at;               /* of each code unit: that of its instruction */
+    const int *reads;                  /* paths */
     const lines_write *writes;
     const int *write_reads;   /* positions in the statement's reads */
     const int *write_calls;   /* instructions whose call's result is in what is written */

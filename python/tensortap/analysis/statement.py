@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensortap.analysis.paths import NO_PATH, PLAIN, Formula
 
@@ -78,8 +78,13 @@ class Does:
     CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (
         1 << i for i in range(8)
     )
-    DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
+    FAR = 1 << 8  # reads more than locals
+    DOUBTFUL = 1 << 9  # its store may not have run: after a branch, or the end of an `async for`
+    FOLLOWED = 1 << 10  # by one that acts and has no event
+    SELFISH = 1 << 11  # stores what it reads, or a part of it
     STEPS = 1 << 13  # starts in the middle of a line, and needs an event of its own
+    LEADS = 1 << 14  # one with STEPS comes after it on its line
+    ACTS = CALLS | OPERATES | AUGMENTS
 
 
 class Writes:
@@ -89,6 +94,15 @@ class Writes:
     PART = 1 << 4
 
 
+class Write(NamedTuple):
+    """What is written to a path; *direct* and *entries* as in Value."""
+
+    flags: int
+    reads: Reads
+    direct: Reads
+    entries: Entries
+
+
 @dataclass(slots=True)
 class Statement:
     """What one statement, or the head of a compound one, does."""
@@ -96,29 +110,26 @@ class Statement:
     flags: int = 0
     reads: dict[int, None] = field(default_factory=dict)  # paths, in their order
     callees: set[int] = field(default_factory=set)  # read only to be called
-    writes: dict[int, tuple[int, Reads]] = field(default_factory=dict)  # flags, sources
-    direct: dict[int, Reads] = field(default_factory=dict)  # of each write, as in Value
-    entries: dict[int, Entries] = field(default_factory=dict)  # the same
+    writes: dict[int, Write] = field(default_factory=dict)
     calls: dict[int, Value] = field(default_factory=dict)  # by their sites: what each is given
     control: Reads = NOTHING  # what decided which way it went
     is_test: bool = False  # it ends in a jump
     raises: bool = False
 
-    def write(self, path: int, flags: int, reads: Reads) -> None:
+    def write(
+        self, path: int, flags: int, reads: Reads, direct: Reads = NOTHING, entries: Entries = ()
+    ) -> None:
         """Note that *path* gets a value computed from *reads*."""
-        if path in self.writes:
-            old_flags, old = self.writes[path]
-            self.entries.pop(path, None)
-            flags, reads = old_flags & flags, old | reads
-        self.writes[path] = (flags, reads | self.control)
+        old = self.writes.get(path)
+        if old is not None:
+            flags, reads, direct = old.flags & flags, old.reads | reads, old.direct | direct
+        reads |= self.control
+        self.writes[path] = Write(flags, reads, direct, entries if old is None else ())
 
     def store(self, path: int, value: Value) -> None:
         """Note that *path* is assigned a value."""
         flags = (Writes.SAME if value.path == path else 0) | (Writes.PART if value.is_part else 0)
-        if value.entries is not None and path not in self.writes:
-            self.entries[path] = value.entries
-        self.write(path, flags, value.reads)
-        self.direct[path] = self.direct.get(path, NOTHING) | value.direct
+        self.write(path, flags, value.reads, value.direct, value.entries or ())
 
 
 @dataclass(slots=True)
@@ -130,7 +141,13 @@ class Piece:
     line: int
     statement: Statement
     exit: int = 0  # of a loop header: where it goes when there is no further item
-    flags: int = 0  # Does.HANDLES, Does.STEPS: of these instructions, not of all of the statement's
+    flags: int = 0  # of these instructions, not of all of the statement's
+    followers: int = 0  # pieces after it that have no event of their own
+
+    @property
+    def does(self) -> int:
+        """All flags."""
+        return self.statement.flags | self.flags
 
 
 def site_number(unit: int) -> int:

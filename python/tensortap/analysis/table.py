@@ -17,7 +17,7 @@ from types import CodeType
 
 from tensortap.analysis import source
 from tensortap.analysis.instructions import Instructions, pieces_by_line
-from tensortap.analysis.paths import ATTRIBUTE, ITEM_BY, NO_PATH, PLAIN, Path, Paths
+from tensortap.analysis.paths import ATTRIBUTE, ITEM_BY, LOCAL, NO_PATH, PLAIN, Path, Paths
 from tensortap.analysis.pieces import pieces
 from tensortap.analysis.statement import (
     NOTHING,
@@ -27,6 +27,7 @@ from tensortap.analysis.statement import (
     Reads,
     Statement,
     Value,
+    Write,
     Writes,
     site_number,
 )
@@ -34,7 +35,7 @@ from tensortap.analysis.statements import Statements
 
 #: path, flags, first and number in `arrows`, first and number in `calls`, how many of these calls,
 #: the first ones, it is the result of (or a part of that), first and number of its items in `parts`
-Write = tuple[int, ...]
+Row = tuple[int, ...]
 
 
 class Table:
@@ -44,17 +45,17 @@ class Table:
         """Start with no statement."""
         self.paths = paths
         #: first instruction, end, line, flags, exit of a loop, first and number in `reads`, in
-        #: `writes`
-        self.rows: list[tuple[int, ...]] = []
+        #: `writes`, number of followers
+        self.rows: list[Row] = []
         self.lines = instructions.lines  # of each code unit
         self.begins = instructions.begins  # of each code unit: where its instruction begins
         self.reads: list[int] = []  # paths
-        self.writes: list[Write] = []
+        self.writes: list[Row] = []
         self.arrows: list[int] = []  # positions in the reads of the statement
         self.calls: list[int] = []  # instructions whose call's result is in what is written
-        self.parts: list[Write] = []  # items of lists and dicts that are built, arguments of calls
+        self.parts: list[Row] = []  # items of lists and dicts that are built, arguments of calls
         self.part_keys: list[object] = []
-        self.sites: list[tuple[int, ...]] = []  # a call, and as a Write what it is given
+        self.sites: list[Row] = []  # a call, and as a row of `writes` what it is given
         self.is_hidden = False  # .data or the like is used somewhere
         self.has_tight_loop = instructions.has_tight_loop()  # it goes round on one line
         self._position: dict[int, int] = {}  # in the reads of the statement that is being added
@@ -77,20 +78,35 @@ class Table:
         for site, given in statement.calls.items():
             self.sites.append((site, *self._write(0, 0, given, given.entries or ())))
         first = len(self.writes)
-        for path, (flags, made_of) in statement.writes.items():
-            if flags & Writes.SAME and flags & Writes.MAYBE:
-                continue
-            value = Value(made_of, direct=statement.direct.get(path, NOTHING))
-            entries = _entries(statement, path)
-            self.writes.append(self._write(path, flags, value, entries, statement.control))
-        flags = statement.flags | piece.flags
+        for path, one in statement.writes.items():
+            if not (one.flags & Writes.SAME and one.flags & Writes.MAYBE):
+                entries = _entries(one.entries)
+                self.writes.append(self._write(path, one.flags, one, entries, statement.control))
+        flags = piece.does
+        if any(self.paths[path][0] != LOCAL for path in reads):
+            flags |= Does.FAR
+        written = {self._root(row[0]) for row in self.writes[first:]}
+        if not written.isdisjoint(map(self._root, reads)):
+            flags |= Does.SELFISH
         ranges = len(self.reads), len(reads), first, len(self.writes) - first
-        self.rows.append((piece.start, piece.end, piece.line, flags, piece.exit, *ranges))
+        head = piece.start, piece.end, piece.line, flags, piece.exit
+        self.rows.append((*head, *ranges, piece.followers))
         self.reads.extend(reads)
 
+    def _root(self, path: int) -> int:
+        """Return the path of x for x.y[0]."""
+        while self.paths[path][0] >= ATTRIBUTE:
+            path = self.paths[path][1]
+        return path
+
     def _write(
-        self, path: int, flags: int, value: Value, entries: Entries, control: Reads = NOTHING
-    ) -> Write:
+        self,
+        path: int,
+        flags: int,
+        value: Value | Write,
+        entries: Entries,
+        control: Reads = NOTHING,
+    ) -> Row:
         items = [self._sources(one.reads | control, one.direct) for _, one in entries]
         sources = self._sources(value.reads, value.direct)
         first = len(self.parts)
@@ -98,7 +114,7 @@ class Table:
         self.part_keys.extend(key for key, _ in entries)
         return (path, flags, *sources, first, len(items))
 
-    def _sources(self, reads: Reads, direct: Reads) -> Write:
+    def _sources(self, reads: Reads, direct: Reads) -> Row:
         found = sorted([self._position[read] for read in reads if read in self._position])
         made = sorted([site_number(number) for number in direct])
         others = sorted([site_number(one) for one in reads if one < NO_PATH and one not in direct])
@@ -134,6 +150,7 @@ def table(code: CodeType) -> Table:
         found = None
     if found is None:
         parts = pieces_by_line(instructions, paths)
+    _find_followers(parts, instructions.lines)
     made = Table(instructions, paths.rows)
     for piece in parts:
         made.add(piece)
@@ -167,8 +184,7 @@ def _find_steps(parts: list[Piece], lines: list[int]) -> None:
     """Mark those that have no line event and do more than the one before can be told with."""
     for last, piece in itertools.pairwise(parts):
         before, one = last.statement, piece.statement
-        is_inside = piece.start > 0 and lines[piece.start] == lines[piece.start - 1]
-        if not is_inside or piece.flags & Does.HANDLES or one.raises:
+        if not _is_inside(piece, lines) or piece.flags & Does.HANDLES or one.raises:
             continue
         if one.flags & Does.LOOPS and not before.writes and not before.flags & Does.BRANCHES:
             continue  # a loop takes its first item: told with what it goes over
@@ -181,11 +197,34 @@ def _find_steps(parts: list[Piece], lines: list[int]) -> None:
             piece.flags |= Does.STEPS
 
 
+def _is_inside(piece: Piece, lines: list[int]) -> bool:
+    """Return whether a piece starts in the middle of a line, and so has no line event."""
+    return piece.start > 0 and lines[piece.start] == lines[piece.start - 1]
+
+
+def _find_followers(parts: list[Piece], lines: list[int]) -> None:
+    """Find those that have no event of their own: they are told with the one before."""
+    for last, piece in reversed([*itertools.pairwise(parts)]):
+        if not _is_inside(piece, lines):
+            continue
+        if piece.does & (Does.STEPS | Does.LEADS):
+            last.flags |= Does.LEADS
+        is_idle = not piece.followers and not piece.statement.writes and not piece.does & Does.ACTS
+        if not is_idle and not piece.does & (Does.HANDLES | Does.STEPS):
+            last.followers = piece.followers + 1
+    for i, piece in enumerate(parts):
+        after = parts[i + 1 : i + 1 + piece.followers]
+        if after and piece.does & (Does.BRANCHES | Does.DOUBTFUL):
+            after[0].flags |= Does.DOUBTFUL
+        if any(one.does & Does.ACTS for one in after):
+            piece.flags |= Does.FOLLOWED
+
+
 def _reads(statement: Statement, paths: list[Path]) -> list[int]:
     """Return the paths that a statement reads, without those that are only on the way to others."""
     used = set(statement.control)
-    for path, (_, sources) in statement.writes.items():
-        used |= sources | {path}
+    for path, write in statement.writes.items():
+        used |= write.reads | {path}
     for given in statement.calls.values():
         used |= given.reads
     used = {path for path in used if path > NO_PATH}
@@ -194,15 +233,14 @@ def _reads(statement: Statement, paths: list[Path]) -> list[int]:
         p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))
     ]
     reads += sorted(used - set(reads) - set(statement.writes))
-    for path, (_, sources) in statement.writes.items():
-        if path in sources and path not in reads:
+    for path, write in statement.writes.items():
+        if path in write.reads and path not in reads:
             reads.append(path)
     return reads
 
 
-def _entries(statement: Statement, path: int) -> Entries:
+def _entries(entries: Entries) -> Entries:
     """Return the items of a list or dict that is built, if its keys are plain and differ."""
-    entries = statement.entries.get(path, ())
     is_plain = all(type(key) in PLAIN for key, _ in entries)
     return entries if is_plain and len(dict(entries)) == len(entries) else ()
 

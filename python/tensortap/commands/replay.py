@@ -253,17 +253,6 @@ def wrapped(line: str) -> str:
 # ---- the process that runs the program
 
 
-class Plain:
-    """Finishes a program that opens its own run."""
-
-    def __init__(self, start: Any) -> None:
-        """Keep what to do when torch has been imported."""
-        self.start = start
-
-    def finish(self, error: BaseException | None = None) -> None:
-        """Do nothing: the run is the program's."""
-
-
 def child(plan_path: str) -> None:
     """Run the program of a plan, and write the result; called in a process of its own."""
     plan = json.loads(Path(plan_path).read_text())
@@ -305,11 +294,12 @@ def child(plan_path: str) -> None:
 
         box.waiting.append(make())
 
-    watcher: Any = Plain(put)
+    program = (plan["kind"], plan["words"])
+    start, finish = put, lambda error: None  # a program that opens its own run closes it
     if plan["is_by_command"]:
-        program = (plan["kind"], plan["words"])
         watcher = Watcher(plan["home"], {"black_box": 1}, {}, program, make)
+        start, finish = watcher.start, watcher.finish
     with suppress(SystemExit):  # an error was noted where the run was closed
-        supervise(watcher, plan["kind"], plan["words"])
+        supervise(start, finish, *program)
     if made:
         made[0].program_ended(None)

@@ -218,7 +218,7 @@ class Watcher:
         except Exception as error:
             self._give_up(error)
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def finish(self, error: BaseException | None) -> None:
         """Close the run with the exception that ended the program; print where it is."""
         if os.getpid() != self.pid:
             return
@@ -387,7 +387,8 @@ def main(options: dict[str, str], words: list[str]) -> None:
             new_box, recording["black_box"], int(limit) if limit else None, "on" in texts
         )
     recording["resume"] = resume
-    supervise(Watcher(folder, recording, watching, (kind, rest), make_box), kind, rest)
+    watcher = Watcher(folder, recording, watching, (kind, rest), make_box)
+    supervise(watcher.start, watcher.finish, kind, rest)
 
 
 def new_box(every: int, limit: int | None, on_spike: bool) -> Any:
@@ -397,28 +398,33 @@ def new_box(every: int, limit: int | None, on_spike: bool) -> Any:
     return Box(every, limit, on_spike)
 
 
-def supervise(watcher: Watcher, kind: str, rest: Sequence[str]) -> None:
-    """Run the program, and finish the watcher whichever way it ends."""
+def supervise(
+    start: Callable[[], None],
+    finish: Callable[[BaseException | None], None],
+    kind: str,
+    rest: Sequence[str],
+) -> None:
+    """Run the program; *start* when torch has been imported, *finish* whichever way it ends."""
     if "torch" in sys.modules:  # imported by a sitecustomize
-        watcher.start()
+        start()
     else:
-        when_imported("torch", watcher.start)
-    atexit.register(watcher.finish)  # a safety net; finish() runs only once
+        when_imported("torch", start)
+    atexit.register(finish, None)  # a safety net; finish() runs only once
     try:
         execute(kind, rest)
     except SystemExit as error:
-        watcher.finish(error)
+        finish(error)
         raise
     except KeyboardInterrupt as error:
-        watcher.finish(error)
+        finish(error)
         show_traceback()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)  # as Python does: the shell sees the signal
     except BaseException as error:
         show_traceback()
-        watcher.finish(error)
+        finish(error)
         end(1)
-    watcher.finish()
+    finish(None)
 
 
 def show_traceback() -> None:
