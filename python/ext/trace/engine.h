@@ -92,7 +92,7 @@ typedef struct trace_tracer {
     size_t group_count;
     trace_state *states;          /* owned */
     trace_place *places;          /* owned */
-    base_map by_code, by_owner;   /* a place of this code; the place of this code and module */
+    base_map by_owner;            /* the place of a code and a module; of a code and NULL: any place */
     int64_t counts[TRACE_MODES];  /* iterations begun so far, by mode */
     uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
     int line_id;                  /* of the line source; -1: not attached */

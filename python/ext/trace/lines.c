@@ -18,8 +18,7 @@ static const void *owner_key(const void *code, const void *module)
 /* module NULL: any place of the code. */
 static const trace_place *find_place(const trace_tracer *self, const void *code, const void *module)
 {
-    const trace_place *place = module != NULL ? base_map_find(&self->by_owner, owner_key(code, module))
-                                              : base_map_find(&self->by_code, code);
+    const trace_place *place = base_map_find(&self->by_owner, owner_key(code, module));
     return place != NULL && place->code == code && (module == NULL || place->module == module) ? place
                                                                                                : NULL;
 }
@@ -37,10 +36,8 @@ int trace_add_place(trace_tracer *self, trace_place *place)
 {
     place->next = self->places;
     self->places = place;
-    return base_map_put(&self->by_code, place->code, place) < 0 ||
-                   base_map_put(&self->by_owner, owner_key(place->code, place->module), place) < 0
-               ? -1
-               : 0;
+    int st = base_map_put(&self->by_owner, owner_key(place->code, NULL), place);
+    return st < 0 ? st : base_map_put(&self->by_owner, owner_key(place->code, place->module), place);
 }
 
 /* ---- frames ---------------------------------------------------------------------- */

@@ -88,7 +88,6 @@ static int tracer_clear(PyObject *op)
     trace_tracer *self = tracer_of(op);
     trace_detach(self);
     calls_consumer_clear(&self->consumer);
-    base_map_free(&self->by_code);
     base_map_free(&self->by_owner);
     while (self->places != NULL) {
         trace_place *place = self->places;

@@ -89,17 +89,12 @@ class Replayer(Box):
 
     def _quietly(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function of ours; an error ends the replay."""
-        if self.result is not None:
-            return
-        try:
+        if self.result is None:
             super()._quietly(function, *args)
-        except state.MisfitError as error:
-            self._end("unplayable", str(error))
 
     def _turn_off(self, error: Exception) -> None:
-        if isinstance(error, state.MisfitError):
-            self._end("unplayable", str(error))
-        self._end("unplayable", f"an error of tensortap: {error!r}")
+        is_misfit = isinstance(error, state.MisfitError)
+        self._end("unplayable", str(error) if is_misfit else f"an error of tensortap: {error!r}")
 
     def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
         """Return the kept batch in place of the program's own."""

@@ -25,7 +25,8 @@ def whole_file(out: str) -> Iterator[str]:
     is_stream = _is_stream(out)
     if os.path.islink(out) and not is_stream:
         raise OSError(errno.ELOOP, "a symbolic link is not written through; name its file")
-    with _folder_beside(None if is_stream else out) as folder:
+    beside = None if is_stream else os.path.dirname(os.path.abspath(out))
+    with tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside) as folder:
         path = os.path.join(folder, "out")
         yield path
         if is_stream:
@@ -33,11 +34,6 @@ def whole_file(out: str) -> Iterator[str]:
                 shutil.copyfileobj(file, device)
         else:
             os.replace(path, out)
-
-
-def _folder_beside(path: str | None) -> tempfile.TemporaryDirectory[str]:
-    beside = os.path.dirname(os.path.abspath(path)) if path is not None else None
-    return tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside)
 
 
 def _is_stream(path: str) -> bool:

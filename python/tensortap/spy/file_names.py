@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 
@@ -13,6 +14,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\]|^[.~]|[\ud800-\udfff]")
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
+@functools.lru_cache(maxsize=4096)
 def safe_name(name: str) -> str:
     """Return a name that is valid, visible and inside its folder; most names stay as they are.
 

@@ -91,8 +91,6 @@ class TensorSaver(BaseDebugger):
         super().__init__(output_dir, enabled)
         self.format = format
         self.call_counts = defaultdict(int)
-        self._stems: dict[str, str] = {}  # name -> path of its files, up to the call
-        self._taken: dict[str, str] = {}  # file's name -> name
         self._move()
 
     def _begin(self) -> None:
@@ -109,8 +107,6 @@ class TensorSaver(BaseDebugger):
         # The thread that writes does not follow a program that changes its folder.
         self._stem_folder = self.output_dir
         self._folder = os.path.abspath(self.output_dir)
-        self._stems.clear()
-        self._taken.clear()
 
     def save(
         self, name: str, tensor: Any, call_idx: int | None = None, norm_only: bool = False
@@ -190,13 +186,7 @@ class TensorSaver(BaseDebugger):
         """Return the path of a name's files up to the number of the call."""
         if self._stem_folder is not self.output_dir:  # the user has set another folder
             self._move()
-        stem = self._stems.get(name)
-        if stem is None:
-            safe = safe_name(name)
-            while self._taken.setdefault(safe, name) != name:
-                safe += "_"
-            stem = self._stems[name] = f"{self._folder}/{safe}.call"
-        return stem
+        return f"{self._folder}/{safe_name(name)}.call"
 
     def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
         take = self._files.save if is_waiting else self._files.add

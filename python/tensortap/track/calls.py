@@ -11,8 +11,7 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -82,20 +81,16 @@ class Described:
             _defaults(func),
         )
 
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """Log the call and go one deeper; return a token for the others."""
-        return log.begin(self.site, args, kwargs)
 
-    def fail(self, token: int, error: BaseException, seconds: float | None = None) -> None:
-        """Log the exception in place of the result."""
-        try:
-            text = str(error)
-        except Exception:
-            text = "?"
-        text = (
-            text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
-        )
-        log.stop(self.site, token, type(error).__name__, text, seconds)
+def _failure(error: BaseException) -> tuple[str, str]:
+    """Return the class and the text of an exception."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "?"
+    size = len(text)
+    short = text if size <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {size})"
+    return type(error).__name__, short
 
 
 def _defaults(func: Any) -> tuple[tuple[str, int, Any], ...]:
@@ -156,7 +151,7 @@ def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -
 def _plain(
     func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
 ) -> Callable[..., Any]:
-    begin, end, fail, site = log.begin, log.end, described.fail, described.site
+    begin, end, site = log.begin, log.end, described.site
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         token = begin(site, args, kwargs)
@@ -170,20 +165,12 @@ def _plain(
                 if watching is not None:
                     watching.pause()
         except BaseException as error:
-            fail(token, error)
+            log.stop(site, token, *_failure(error), None)
             raise
         end(site, token, result, None)
         return result
 
     return wrapper
-
-
-@contextmanager
-def _same_depth() -> Iterator[None]:
-    """Leave the tree around a generator as it was."""
-    before = log.depth
-    yield
-    log.depth = before
 
 
 class _Body:
@@ -199,7 +186,7 @@ class _Body:
         self.described = described
         self.watching = made() if made is not None else None
         before = log.depth
-        self.token = described.begin(args, kwargs)
+        self.token = log.begin(described.site, args, kwargs)
         self.depth = log.depth
         log.depth = before
         self.seconds = 0.0
@@ -219,18 +206,21 @@ class _Body:
 
     def end(self, value: object) -> None:
         """Log what came out in the end."""
-        with _same_depth():
-            log.end(self.described.site, self.token, value, self.seconds)
+        self._write(log.end, value)
 
     def fail(self, error: BaseException) -> None:
         """Log that it ended by an exception."""
-        with _same_depth():
-            self.described.fail(self.token, error, self.seconds)
+        self._write(log.stop, *_failure(error))
 
     def close(self) -> None:
         """Log that it was closed before its end."""
-        with _same_depth():
-            log.stop(self.described.site, self.token, None, "closed", self.seconds)
+        self._write(log.stop, None, "closed")
+
+    def _write(self, write: Callable[..., None], *what: object) -> None:
+        """Write the end, and leave the tree around it as it was."""
+        before = log.depth
+        write(self.described.site, self.token, *what, self.seconds)
+        log.depth = before
 
     def drive(self, inner: Any, *, logs_items: bool = False) -> Generator[Any, Any, Any]:
         """Run *inner* to its end in this place of the tree; hand on what goes in and out."""
