@@ -35,13 +35,14 @@ typedef enum tt_drift_role {
     TT_DRIFT_OUTPUT, /* of the module that has the bias */
 } tt_drift_role;
 
-/* The last four are set by tt_noise_judge. */
+/* All from gradient on are set by tt_noise_judge. */
 typedef struct tt_drift {
     tt_drift_role role;
     int32_t place;                 /* of the bias's gradient; see tt_order_place */
     double cancelled;              /* of a gradient: the rounding that is left where its terms cancel */
     struct tt_diff_pair *gradient; /* of the bias; NULL: not compared */
     double reach;                  /* of a gradient: how far its rounding may have moved the runs apart */
+    double apart; /* of a gradient: the most by which an average of the bias has differed */
     bool is_seen,
         is_real; /* of a gradient: the runs differ in it; larger than rounding, or not what moves the bias */
 } tt_drift;
@@ -51,10 +52,11 @@ typedef struct tt_diff_pair {
     tt_gap *gaps; /* owned; as recorded */
     size_t count, cap;
     tt_rank_in_step kind;
-    int32_t place;                  /* in the order of execution, among its kind; see tt_order_place */
-    double base;                    /* rounding of one tensor; see noise.c ... */
-    double coarse;                  /* ... the part of it that comes from a type of less than 32 bits */
+    int32_t place; /* in the order of execution, among its kind; see tt_order_place */
+    double base;   /* rounding of one tensor; see noise.c ... */
+    double coarse; /* ... the half unit of a type of less than 32 bits in it, or before it */
     double switched[TT_GAP_COUNT_]; /* of a gradient, by a rectifier that rounding switches; 0: none */
+    double fan; /* of a parameter: the root of the number of products that are summed for an output */
     int64_t elements;
     tt_drift drift;
 } tt_diff_pair;

@@ -9,9 +9,9 @@
  * 32 bits, else 0; v: the same for the type in which sums are computed (float32 for types of at
  * most 32 bits); K: the length of the sums, which is the number of elements of the weight per
  * output.  Mean and root mean square average over elements, so w needs no margin, but for up to 2 w if
- * there are fewer than 16; extremes do not, and may deviate 8 times as much, or as their own size does if
- * that is larger (gradients of embeddings are zero but for a few rows).  What is computed after a tensor of
- * less than 32 bits has at least the w of that.
+ * there are fewer than 16.  Extremes are single elements: 2 w, because two roundings of one are that far apart;
+ * and they may deviate 8 times as much, or as their own size does if that is larger (gradients of embeddings are
+ * zero but for a few rows).  What is computed after a tensor of less than 32 bits has at least the w of that.
  *
  * A bias is judged on the scale of the weight beside it, if that is larger than its own.  Its gradient
  * is a sum of the same terms as the weight's, and these may cancel: the bias of an attention's keys,
@@ -77,7 +77,8 @@ static tt_status sum_length(tt_run *run, int32_t file, int32_t weight, double *o
 static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, double *out)
 {
     const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
-    const char *tail = tt_order_kind(name) == TT_ORDER_GRADIENT ? "" : ".weight";
+    tt_rank_in_step kind = tt_order_kind(name);
+    const char *tail = kind == TT_ORDER_GRADIENT || kind == TT_ORDER_PARAMETER ? "" : ".weight";
     int32_t weight = slash != NULL ? tt_order_find(run, "parameter", slash, tail) : -1;
     return sum_length(run, file, weight, out);
 }
@@ -161,12 +162,13 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
     double u = is_scalar ? SINGLE : fmax(roundoff_of(x.stats.dtype), roundoff_of(y.stats.dtype));
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
+    pair->fan = sqrt(length);
     pair->coarse = u > SINGLE ? u : 0;
     pair->elements = is_scalar ? 1 : x.stats.count;
     pair->base = pair->coarse * few(pair->elements) + sums;
     double term = terms > 1 ? 16 / sqrt(terms) : 0;
     pair->switched[TT_GAP_EXTREME] = term / TT_NOISE_EXTREMES;
-    pair->switched[TT_GAP_AVERAGE] = term / units;
+    pair->switched[TT_GAP_AVERAGE] = term / (x.ndim > 0 ? units : (double)pair->elements);
     pair->drift.cancelled = pair->coarse + MARGIN * fmin(u, SINGLE) * (1 + sqrt(terms));
     return TT_OK;
 }
@@ -212,10 +214,9 @@ static int size_class(int64_t elements)
     return i < SIZES ? i : SIZES - 1;
 }
 
-static void pass_on(passed *h, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
+static void pass_on(passed *h, stream from, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
 {
     int own = size_class(pair->elements);
-    stream from = stream_of(pair->kind);
     double *most = h->most[from][kind];
     for (int i = 0; i < SIZES; i++) {
         int finer = own - i < ROUGHEST ? own - i : ROUGHEST;
@@ -239,7 +240,8 @@ static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind ki
     stream own = stream_of(pair->kind);
     double passed_on =
         fmax(PASSED_ON * h->most[own][kind][i], fed[own].times * h->most[fed[own].from][kind][i]);
-    return fmin(fmax(pair->base, passed_on), most);
+    double twice = kind == TT_GAP_EXTREME ? (few(1) - few(pair->elements)) * pair->coarse : 0;
+    return fmin(fmax(pair->base + twice, passed_on), most);
 }
 
 /* ---- the drift of biases ----------------------------------------------------
@@ -288,6 +290,51 @@ static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, 
         floor[k] = limit;
         is_local[k] = is_rounding;
         gradient->site.is_rounding |= is_rounding;
+    }
+}
+
+/* ---- single elements -------------------------------------------------------
+ * Where rounding is most of one element's gradient, Adam moves that element by up to a whole step to either
+ * side.  A step is as large as what moves the statistics most: extremes are single elements.  An average over n
+ * elements shows an n-th of it.  The module's outputs get the element times an input, in sums of K
+ * products: the extremes show it, the average of the parameter does not tell.
+ * The elements of a bias are added to the output as they are, however small its other terms: if the
+ * mean of n elements differs by d because of one, then that differs by n d, and the root mean square by up to
+ * sqrt(n) d.  Twice for the one: others may cancel a part of it in the mean. */
+
+/* Raises floors by what single elements of a parameter explain. */
+static void allow_single(const passed *h, const tt_diff_pair *pair, const tt_gap *gap, double most,
+                         double floor[TT_GAP_COUNT_])
+{
+    const tt_diff_pair *bias = pair->drift.role == TT_DRIFT_OUTPUT ? pair->drift.gradient : NULL;
+    double limit[TT_GAP_COUNT_] = { 0 }, n = (double)(bias != NULL ? bias->elements : pair->elements);
+    if (bias != NULL) {
+        limit[TT_GAP_AVERAGE] = bias->drift.apart * sqrt(n);
+        limit[TT_GAP_EXTREME] = bias->drift.apart * n * 2;
+    } else if (pair->kind == TT_ORDER_PARAMETER && gap->moved > 0 &&
+               h->most[BACKWARD][TT_GAP_AVERAGE][size_class(pair->elements)] > 0) {
+        limit[TT_GAP_AVERAGE] = (double)gap->moved / n;
+    }
+    for (int k = 0; k < TT_GAP_COUNT_; k++) {
+        double off = fabs(gap->a[k] - gap->b[k]), deviation = (double)gap->deviation[k];
+        if (deviation > floor[k] && isfinite(deviation))
+            floor[k] = fmax(floor[k], fmin(most, deviation * (limit[k] / off)));
+    }
+}
+
+/* Passes on what a deviation of this parameter's average may be in a single element. */
+static void pass_single(passed *h, tt_diff_pair *pair, const tt_gap *gap)
+{
+    double off = fabs(gap->a[TT_GAP_AVERAGE] - gap->b[TT_GAP_AVERAGE]);
+    if (pair->kind != TT_ORDER_PARAMETER || !(off > 0) || !(gap->moved > 0)) /* not by an optimizer */
+        return;
+    double single = off * (double)pair->elements;
+    if (pair->drift.role == TT_DRIFT_BIAS && pair->drift.gradient != NULL) {
+        tt_drift *of = &pair->drift.gradient->drift;
+        of->apart = fmax(of->apart, off); /* the largest so far: another time they may cancel */
+    } else {
+        single = fmin(single, (double)gap->moved) * ((double)gap->deviation[TT_GAP_AVERAGE] / off);
+        pass_on(h, FORWARD, pair, TT_GAP_EXTREME, single / (TT_NOISE_EXTREMES * pair->fan));
     }
 }
 
@@ -348,7 +395,7 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
         pair->base += coarser * few(pair->elements);
         pair->drift.cancelled = PASSED_ON * (pair->drift.cancelled + coarser);
         if (pair->kind != TT_ORDER_PARAMETER)
-            coarse = fmax(coarse, pair->coarse);
+            coarse = pair->coarse = fmax(coarse, pair->coarse);
         if (coarse == 0)
             memset(pair->switched, 0, sizeof pair->switched);
         if (pair->drift.role != TT_DRIFT_BIAS && pair->drift.role != TT_DRIFT_OUTPUT)
@@ -376,8 +423,10 @@ static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tol
         judge_size(&pair->drift, gap, floor);
     if (!gap->is_any)
         return false;
-    if (!has_tolerance)
+    if (!has_tolerance) {
         allow_drift(h, pair, gap, most, floor, is_local);
+        allow_single(h, pair, gap, most, floor);
+    }
     for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++) {
         double deviation = (double)gap->deviation[k];
         if (deviation > floor[k] && deviation <= pair->switched[k]) {
@@ -388,7 +437,9 @@ static bool judge(passed *h, tt_diff_pair *pair, const tt_gap *gap, bool has_tol
     bool is_beyond = judge_gap(pair, gap, floor);
     for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
         if (!is_local[k])
-            pass_on(h, pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+            pass_on(h, stream_of(pair->kind), pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+    if (!is_beyond && !is_local[TT_GAP_AVERAGE])
+        pass_single(h, pair, gap);
     return is_beyond;
 }
 

@@ -282,7 +282,7 @@ static void what_follows_a_bfloat16_tensor_is_as_rough(void **state)
 }
 
 /* Rounding in bfloat16 switches a rectifier now and then: an element of a gradient, a sum of 100 terms here, has
- * one more or less.  An average does not show it. */
+ * one more or less.  An average over units shows next to nothing of it. */
 static void an_extreme_of_a_gradient_may_lose_a_term_under_bfloat16(void **state)
 {
     (void)state;

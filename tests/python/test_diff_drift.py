@@ -138,3 +138,43 @@ def test_a_rectifier_that_rounding_switches_is_noise_in_bfloat16(tmp_path: Path)
     single = record_gate(tmp_path / "single", 1e-9, is_bf16=False)
     other = record_gate(tmp_path / "other", -1e-9, is_bf16=False)
     assert tt.diff(single, other).verdict == "differs"  # float32 rounds too little for that
+
+
+def record_flip(folder: Path, sign: float, name: str, *, late: float = 0) -> Path:
+    """Record steps of Adam with a gradient that is rounding in one element of a parameter."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 4))
+    parameter = model.get_parameter(name)
+
+    def replace(gradient: Any) -> Any:
+        gradient = gradient * (1 + sign * 1e-7)
+        gradient.view(-1)[0] = sign * 1e-10
+        return gradient
+
+    with torch.no_grad():
+        model[0].bias.zero_()
+    parameter.register_hook(replace)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    with tt.record(folder):
+        tt.watch(model)
+        for step in range(4):
+            x = torch.randn(16, 32)
+            if step == 2 and late:
+                with torch.no_grad():
+                    parameter.view(-1)[0] += late
+            # Sums with the weight are small, as behind an attention.
+            model(x * 0.05 if name.endswith("bias") else x).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return folder
+
+
+@pytest.mark.parametrize("name", ["0.weight", "0.bias"])
+def test_one_element_that_adam_moves_by_rounding_is_noise(tmp_path: Path, name: str) -> None:
+    plus, minus = record_flip(tmp_path / "a", 1, name), record_flip(tmp_path / "b", -1, name)
+    found = tt.diff(plus, minus)
+    assert found.verdict == "noise", found
+    assert max(site.deviation for site in found.sites) > 1e-6
+    late = tt.diff(plus, record_flip(tmp_path / "c", -1, name, late=0.3)).first
+    assert late is not None
+    assert (late.name, late.first_step) == (f"parameter/{name}", 2)
