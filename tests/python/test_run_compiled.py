@@ -185,3 +185,26 @@ def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path
         compiled(torch.ones(1, 2))
     phases = tt.open(tmp_path / "run").series("activation/(root)", "phase")[1]
     assert list(phases) == [EVAL, TRAIN]
+
+
+def test_a_compiled_step_of_an_optimizer_is_recorded_as_an_eager_one(tmp_path: Path) -> None:
+    runs = []
+    for kind in ("eager", "compiled"):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        is_compiled = kind == "compiled"
+        step = torch.compile(optimizer.step, backend="eager") if is_compiled else optimizer.step
+        with tt.record(tmp_path / kind, model=model):
+            for _ in range(3):
+                model(torch.randn(4, 2)).square().sum().backward()
+                step()
+                optimizer.zero_grad()
+        runs.append(tt.open(tmp_path / kind))
+    eager, compiled = runs
+    assert eager.names("*") == compiled.names("*")
+    for name in eager.names("*"):
+        for field in ("mean", "call"):
+            a, b = eager.series(name, field), compiled.series(name, field)
+            assert [x.tolist() for x in a] == [x.tolist() for x in b], name
+    assert list(compiled.series("gradient/weight", "mean")[0]) == [0, 1, 2]

@@ -29,12 +29,15 @@ def skip(code: CodeType, inside: str) -> None:
         )
 
 
-def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[..., Any]:
+def unseen(
+    hook: Callable[..., Any], *, is_traced: bool = True, breaks: bool = False
+) -> Callable[..., Any]:
     """Return *hook* so that it is never compiled, and does nothing while Dynamo traces it.
 
     Args:
         hook: The function to wrap.
         is_traced: Whether it is to do nothing while anything is compiled.
+        breaks: Have Dynamo break its graph there and call the hook, instead of nothing.
     """
     try:
         from torch._C._dynamo import eval_frame
@@ -53,7 +56,7 @@ def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[...,
             set_eval_frame(callback)
 
     skip(wrapper.__code__, "SKIP")
-    return hidden(wrapper, _nothing)
+    return hidden(wrapper, _break if breaks else _nothing)
 
 
 def hidden(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,3 +71,10 @@ def _call_traced(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _nothing(*_: object) -> None:
     """Stand for a hook where Dynamo traces it: a call of is_compiling() would mark the frame."""
+
+
+def _break(*_: object) -> None:
+    """Stand for a hook that has to run even if what calls it is compiled."""
+    from torch._dynamo import graph_break
+
+    graph_break()

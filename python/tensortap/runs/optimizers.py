@@ -46,8 +46,9 @@ def listen(listener: Listener) -> None:
             from torch.optim import optimizer
         except ModuleNotFoundError:  # NumPy alone: nothing steps
             return
-        optimizer.register_optimizer_step_pre_hook(unseen(_before))
-        optimizer.register_optimizer_step_post_hook(unseen(_after))
+        # torch breaks the graph of a compiled step in any case, right after these hooks.
+        optimizer.register_optimizer_step_pre_hook(unseen(_before, breaks=True))
+        optimizer.register_optimizer_step_post_hook(unseen(_after, breaks=True))
         _has_hooks = True
 
 
