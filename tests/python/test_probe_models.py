@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,17 @@ def from_configuration(kind: str) -> nn.Module:
 
 
 def train(
-    folder: Path, model: nn.Module, call: Callable[..., Any], *, is_bf16: bool, is_adam: bool
+    folder: Path, model: nn.Module, call: Callable[..., Any], seed: int, steps: int, **options: bool
 ) -> tt.Run:
     adam, sgd = torch.optim.AdamW, torch.optim.SGD
+    is_adam = options.get("is_adam", False)
     optimizer = adam(model.parameters(), 1e-3) if is_adam else sgd(model.parameters(), 0.01)
     with tt.record(folder):
-        tt.watch(model)
-        for step in range(20 if is_adam else 2):
-            torch.manual_seed(step)
+        handle = tt.watch(model.train())
+        for step in range(steps):
+            torch.manual_seed(1000 * seed + step)
             # Opened for each step: it caches the weights, where nothing is compiled.
-            with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
+            with torch.autocast("cpu", torch.bfloat16, enabled=options.get("is_bf16", False)):
                 if hasattr(model, "config"):
                     tokens = torch.randint(0, 64, (2, 8))
                     is_bert = "Bert" in type(model).__name__
@@ -111,25 +113,11 @@ def train(
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
+        handle.remove()
     return tt.open(folder)
 
 
-def assert_same(
-    folder: Path,
-    make: Callable[[], nn.Module],
-    *,
-    is_bf16: bool = False,
-    is_adam: bool = False,
-    backend: str = "aot_eager",
-) -> None:
-    runs = []
-    for kind in ("eager", "compiled"):
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        model = make()
-        call = model if kind == "eager" else torch.compile(model, backend=backend)
-        runs.append(train(folder / kind, model.train(), call, is_bf16=is_bf16, is_adam=is_adam))
-    eager, compiled = runs
+def assert_same_points(eager: tt.Run, compiled: tt.Run) -> None:
     assert eager.names("activation/*") == compiled.names("activation/*")
     assert set(eager.names("*")) == set(compiled.names("*"))
     for name in eager.names("*"):
@@ -137,8 +125,32 @@ def assert_same(
             eager.series(name, "mean")[0].tolist() == compiled.series(name, "mean")[0].tolist()
         ), name
         assert [s.shape for s in eager.stats(name)] == [s.shape for s in compiled.stats(name)]
-    done = tensortap("diff", "eager", "compiled", folder=folder)
-    assert done.returncode == 0, done.stdout
+
+
+def assert_same(
+    folder: Path,
+    make: Callable[[], nn.Module],
+    *,
+    backend: str = "aot_eager",
+    seeds: Sequence[int] = (0,),
+    steps: int = 2,
+    **options: bool,
+) -> None:
+    """Compare trainings from each seed, with a model that is compiled once."""
+    eager, compiled = make(), make()
+    call = torch.compile(compiled, backend=backend)
+    for seed in seeds:
+        torch.manual_seed(seed)
+        weights = make().state_dict()
+        eager.load_state_dict(weights)
+        compiled.load_state_dict(weights)
+        one, two = folder / f"{seed}-eager", folder / f"{seed}-compiled"
+        assert_same_points(
+            train(one, eager, eager, seed, steps, **options),
+            train(two, compiled, call, seed, steps, **options),
+        )
+        done = tensortap("diff", one, two, folder=folder)
+        assert done.returncode == 0, done.stdout
 
 
 @needs_probes
@@ -147,38 +159,38 @@ def test_recurrent_networks_and_dropout_have_the_same_points(tmp_path: Path) -> 
     assert_same(tmp_path / "dropout", Dropped)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("make", [mlp, Convolutions, transformer, Checkpointed])
-def test_small_models_have_the_same_points(tmp_path: Path, make: Callable[[], nn.Module]) -> None:
-    assert_same(tmp_path, make)
-
-
 @needs_probes
 def test_a_model_under_autocast_has_the_same_points(tmp_path: Path) -> None:
     assert_same(tmp_path, Dropped, is_bf16=True)
 
 
+MODELS = {
+    "MLP": mlp,
+    "batch norm": Convolutions,
+    "transformer": transformer,
+    "LSTM": Recurrent,
+    "checkpoint": Checkpointed,
+    "dropout": Dropped,
+    **{kind: partial(from_configuration, kind) for kind in ("GPT2", "Llama", "Bert")},
+}
+
+
 @pytest.mark.heavy
-def test_dropout_under_inductor_has_the_same_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_bf16", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_inductor_computes_differs_by_noise(tmp_path: Path, kind: str, is_bf16: bool) -> None:
     with torch._inductor.config.patch(fallback_random=True):  # random numbers as in eager code
-        assert_same(tmp_path, Dropped, backend="inductor")
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("kind", "is_bf16"), [("GPT2", False), ("Llama", False), ("Bert", False), ("Bert", True)]
-)
-def test_transformers_have_the_same_points(tmp_path: Path, kind: str, is_bf16: bool) -> None:
-    # Inductor adds in another order: the gradient of BERT's key.bias, which is zero, differs.
-    assert_same(tmp_path, lambda: from_configuration(kind), is_bf16=is_bf16, backend="inductor")
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("is_bf16", [False, True])
-def test_a_bias_in_front_of_a_batch_norm_is_noise(tmp_path: Path, is_bf16: bool) -> None:
-    for is_adam in (False, True):  # Adam makes whole steps of the rounding in its gradient
-        folder = tmp_path / str(is_adam)
-        assert_same(folder, Convolutions, is_bf16=is_bf16, is_adam=is_adam, backend="inductor")
+        for is_adam in (False, True):  # Adam makes whole steps of gradients that are rounding
+            folder = tmp_path / ("AdamW" if is_adam else "SGD")
+            assert_same(
+                folder,
+                MODELS[kind],
+                backend="inductor",
+                seeds=(1, 2),
+                steps=24,
+                is_bf16=is_bf16,
+                is_adam=is_adam,
+            )
 
 
 RANK = """
@@ -194,11 +206,11 @@ if kind == "inside":
 model = DistributedDataParallel(model)
 if kind == "around":
     model = torch.compile(model, backend="aot_eager")
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
+optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
 torch.manual_seed(rank)
 with tt.record(store):
     tt.watch(model)
-    for _ in range(3):
+    for _ in range(24):
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
