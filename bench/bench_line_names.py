@@ -60,7 +60,7 @@ def with_a_call(turns):
 
 
 def main():
-    ours, objects = extra(lines, watched, lambda: watched(touches=True))
+    ours, objects = extra(lines, watched, lambda: watched(objects=True))
     bar, come, call = (80, 10, 15) if IS_OLD else (60, 40, 50)
     what = f"line source: a line without the name, {VERSION}"
     harness.row(what, ours, bar, unit="ns more", at_most=True)

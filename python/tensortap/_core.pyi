@@ -449,7 +449,6 @@ def watch_lines(
     threads: Literal["later", "own", "all"] = "later",
     arrays: bool = False,
     objects: bool = False,
-    touches: bool = False,
     bare: bool = False,
 ) -> LineWatch: ...
 

@@ -94,7 +94,7 @@ def test_a_container_is_told_after_each_statement_that_may_have_changed_it() -> 
         other = a
         other.append(4)
     """
-    found = told(source, ["a"], touches=True)
+    found = told(source, ["a"], objects=True)
     assert [(line, how) for line, _, how in found] == [
         (1, "bound"),
         (3, "touched"),
@@ -107,7 +107,7 @@ def test_a_container_is_told_after_each_statement_that_may_have_changed_it() -> 
 
 def test_an_object_that_another_function_rebinds_is_told() -> None:
     source = "a = 1\ndef f():\n    nonlocal a\n    a = 'other'\nf()\nn = 2"
-    assert (5, "a", "rebound") in told(source, ["a"], touches=True)
+    assert (5, "a", "rebound") in told(source, ["a"], objects=True)
 
 
 def test_a_consumer_of_all_names_beside_one_of_some() -> None:
@@ -249,7 +249,7 @@ def test_a_frame_without_builtins_is_no_obstacle() -> None:
     names: list[str] = []
     space = {
         "__builtins__": {},
-        "watch": _core.watch_lines,
+        "watch": watch_lines,
         "x": tensor("numpy"),
         "note": names.append,
     }

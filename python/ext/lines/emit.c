@@ -351,7 +351,7 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
         const lines_found_change *one = &found[i - (size_t)at->read_names];
         PyObject *name = at->names[i]; /* borrowed */
         if (name == NULL || !is_wanted(slot, one->place.kind) ||
-            (one->how == LINES_TOUCHED && !(slot->consumer.wants & LINES_TOUCHES)) ||
+            (one->how == LINES_TOUCHED && slot->names == NULL) ||
             !is_named(slot, record->code, id, one->place.path, name))
             continue;
         at->changes[at->change_count++] = change_of(record, one, name);

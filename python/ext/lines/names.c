@@ -46,14 +46,11 @@ int lines_names_roots(PyObject *names, PyObject **roots)
 
 bool lines_names_are_in(PyCodeObject *code, PyObject *roots)
 {
-    static const char *const lists[] = { "co_varnames", "co_names", "co_cellvars", "co_freevars" };
+    PyObject *lists[] = { code->co_localsplusnames, code->co_names }; /* borrowed */
     bool is_found = false;
-    for (size_t k = 0; k < sizeof lists / sizeof *lists && !is_found; k++) {
-        PyObject *names = PyObject_GetAttrString((PyObject *)code, lists[k]); /* owned */
-        for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names) && !is_found; i++)
-            is_found = PySet_Contains(roots, PyTuple_GET_ITEM(names, i)) == 1;
-        Py_XDECREF(names);
-    }
+    for (size_t k = 0; k < 2; k++)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(lists[k]) && !is_found; i++)
+            is_found = PySet_Contains(roots, PyTuple_GET_ITEM(lists[k], i)) == 1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts) && !is_found; i++) {
         PyObject *inner = PyTuple_GET_ITEM(code->co_consts, i); /* borrowed; a comprehension's */
         if (PyCode_Check(inner) && lines_code_is_comprehension((PyCodeObject *)inner))
@@ -178,7 +175,7 @@ void lines_names_find(lines_source *source, lines_code *code)
     for (uint32_t left = code->mask; left != 0; left &= left - 1) {
         const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
         is_choosing = is_choosing || consumer->names != NULL;
-        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINES_TOUCHES);
+        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINES_OBJECTS);
         if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
             now.is_narrow = false;
     }

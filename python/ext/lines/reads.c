@@ -188,8 +188,7 @@ static void save_items(lines_source *source, lines_record *record, int parent, i
         path = named->base;
     lines_path_find(source, record, path, false, &place);
     PyObject *obj = place.object;
-    if (named->kind == PATH_ATTRIBUTE && obj != NULL && !PyList_CheckExact(obj) &&
-        !PyDict_CheckExact(obj)) {
+    if (named->kind == PATH_ATTRIBUTE && obj != NULL && !lines_is_container(obj)) {
         path = (int)(named - record->code->table->paths);
         lines_path_find(source, record, path, false, &place);
         obj = place.object;

@@ -88,35 +88,19 @@ static void refresh_frames(lines_source *source)
     }
 }
 
-/* As `import name`, also for code that was given no __import__, such as a
- * namedtuple's: we are called from the user's frames. */
-static PyObject *import_plainly(const char *name)
-{
-    PyObject *names = PyUnicode_FromString(name); /* owned */
-    PyObject *module = NULL;
-    Py_XDECREF(names != NULL ? PyImport_ImportModuleLevelObject(names, NULL, NULL, NULL, 0) : NULL);
-    if (!PyErr_Occurred())
-        module = PyImport_GetModule(names);
-    Py_XDECREF(names);
-    return module;
-}
-
 static int find_modules(lines_source *source)
 {
-    PyObject *analysis = import_plainly("tensortap.analysis.table"); /* owned */
-    source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "packed_table") : NULL;
-    source->threading = import_plainly("threading");
-    PyObject *package = import_plainly("tensortap"); /* owned */
-    PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;
+    source->analyse = binding_import("tensortap.analysis.table", "packed_table");
+    source->threading = source->analyse != NULL ? binding_import("threading", "") : NULL;
+    PyObject *file =
+        source->threading != NULL ? binding_import("tensortap", "__file__") : NULL; /* owned */
     if (file != NULL && PyUnicode_Check(file)) {
         Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
         if (slash >= 0)
             source->own_folder = PyUnicode_Substring(file, 0, slash + 1);
     }
     Py_XDECREF(file);
-    Py_XDECREF(package);
-    Py_XDECREF(analysis);
-    return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Instructions and frames of another Python may mean something else: wrong answers are worse

@@ -45,8 +45,8 @@
  * none of them and calls nothing costs as much as an empty trace function; a call costs one look
  * at what the names hold; code without such a name is not watched at all.  Names are also the way to follow objects that are not
  * tensors: with LINES_OBJECTS alone, every int that is assigned to anything is a change.
- * LINES_TOUCHES adds LINES_TOUCHED for a named list, dict or other object after each statement
- * that may have changed it in place; the consumer has to find out whether it did.
+ * With names, a named list, dict or other object is LINES_TOUCHED after each statement that may have
+ * changed it in place; the consumer has to find out whether it did.
  *
  * Cost.  A code object is analysed once in its life, which takes milliseconds; then adding and
  * removing a consumer costs microseconds, so a front end may do it around every call of a
@@ -74,7 +74,7 @@ typedef enum lines_how {
     LINES_BOUND,   /* the name held no tensor before */
     LINES_REBOUND, /* the name holds another tensor, or was assigned the same one: then the key stays */
     LINES_INPLACE, /* the same object, other contents */
-    LINES_TOUCHED, /* with LINES_TOUCHES: no tensor or array, perhaps other contents; the key stays */
+    LINES_TOUCHED, /* no tensor or array, perhaps other contents; the key stays */
 } lines_how;
 
 /* One state of a name. */
@@ -122,9 +122,8 @@ typedef struct lines_event {
 
 enum {
     LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
-    LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
-                              changes in place of tensors and arrays only */
-    LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
+    LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too; with
+                              names, LINES_TOUCHED as well */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
                               analysed; to read a few names with base_frame_slot */
 };

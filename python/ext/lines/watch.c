@@ -134,8 +134,8 @@ static int read_threads(PyObject *given, lines_threads *out)
 
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "change",  "before", "enter",   "leave",   "line", "select", "names",
-                                "threads", "arrays", "objects", "touches", "bare", NULL };
+    static char *keywords[] = { "change", "before",  "enter",  "leave",   "line", "select",
+                                "names",  "threads", "arrays", "objects", "bare", NULL };
     static lines_fn *const functions[] = { [CHANGE] = on_change,
                                            [BEFORE] = on_before,
                                            [ENTER] = on_enter,
@@ -149,12 +149,11 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
     binding_state *state = binding_state_of(module);
     PyObject *given[OBJECT_COUNT] = { 0 }, *names = Py_None, *threads = NULL; /* borrowed */
     PyObject *set = NULL;                                                     /* owned */
-    int arrays = 0, objects = 0, touches = 0, bare = 0;
+    int arrays = 0, objects = 0, bare = 0;
     lines_consumer consumer = { .threads = LINES_THREADS_LATER, .selects = selects };
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOpppp:watch_lines", keywords, &given[CHANGE],
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOppp:watch_lines", keywords, &given[CHANGE],
                                      &given[BEFORE], &given[ENTER], &given[LEAVE], &given[LINE],
-                                     &given[SELECT], &names, &threads, &arrays, &objects, &touches,
-                                     &bare))
+                                     &given[SELECT], &names, &threads, &arrays, &objects, &bare))
         return NULL;
     lines_source *source = lines_source_of(state);
     watch *self =
@@ -188,8 +187,8 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
         goto out;
     consumer.context = self;
     consumer.names = set;
-    consumer.wants = (arrays ? LINES_ARRAYS : 0u) | (objects || touches ? LINES_OBJECTS : 0u) |
-                     (touches ? LINES_TOUCHES : 0u) | (bare ? LINES_BARE : 0u);
+    consumer.wants =
+        (arrays ? LINES_ARRAYS : 0u) | (objects ? LINES_OBJECTS : 0u) | (bare ? LINES_BARE : 0u);
     self->id = lines_source_add(source, &consumer);
 out:
     Py_XDECREF(set);

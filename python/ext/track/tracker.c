@@ -248,7 +248,7 @@ static PyObject *tracker_start(PyObject *obj, PyObject *Py_UNUSED(none))
     lines_source *source = lines_source_of(self->state);
     PyObject *set = source != NULL && self->id < 0 ? PyFrozenSet_New(self->names) : NULL; /* owned */
     const lines_consumer consumer = { .context = self,
-                                      .wants = LINES_ARRAYS | LINES_OBJECTS | LINES_TOUCHES,
+                                      .wants = LINES_ARRAYS | LINES_OBJECTS,
                                       .threads = LINES_THREADS_OWN,
                                       .selects = selects,
                                       .names = set,
