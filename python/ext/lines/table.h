@@ -23,7 +23,7 @@ typedef enum lines_path_kind { /* as in analysis/paths.py */
 typedef struct lines_path {
     lines_path_kind kind;
     int base;         /* slot of a local; path of an attribute's or item's owner */
-    int key;          /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (key.c) */
+    int key;          /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (path.c) */
     PyObject *detail; /* borrowed; the name, or the constant key */
     PyObject *text;   /* borrowed; as written */
     Py_hash_t hash;   /* of detail */
