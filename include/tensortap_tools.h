@@ -581,14 +581,10 @@ typedef struct tt_page_run {
     const char *state; /* "finished", "live", "crashed", "stopped" */
 } tt_page_run;
 
-typedef struct tt_page_options {
-    bool is_private; /* leave out host, arguments, folder and commit */
-} tt_page_options;
-
 /* Appends an HTML page about a run, or about two and where they diverge.  It needs no other file
- * and no network. */
-tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options,
-                        tt_buf *out, tt_error *err);
+ * and no network.  is_private: without host, arguments, folder and commit. */
+tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, tt_buf *out,
+                        tt_error *err);
 /* Appends what is wrong with a run as a JSON list: weight (3 alarm, 2 remark, 1 note, 0 fine),
  * text, detail (a list of texts), site and step (-1: none). */
 tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);
@@ -596,8 +592,8 @@ tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);
 /* A page that a server sends in parts.  The runs must outlive it; a caller may change their
  * states. */
 typedef struct tt_page tt_page;
-tt_status tt_page_open(const tt_page_run *runs, size_t count, const tt_page_options *options,
-                       tt_page **out, tt_error *err);
+tt_status tt_page_open(const tt_page_run *runs, size_t count, bool is_private, tt_page **out,
+                       tt_error *err);
 void tt_page_close(tt_page *page);
 /* Reads what was written to the runs since. */
 tt_status tt_page_follow(tt_page *page, tt_error *err);

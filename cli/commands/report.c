@@ -60,7 +60,6 @@ static tt_exit open_page(const char *path, tt_error *err)
 
 static tt_exit report(tt_call *call)
 {
-    const tt_page_options options = { .is_private = tt_overview_is_private() };
     tt_page_run runs[2];
     for (size_t i = 0; i < call->count; i++)
         runs[i] = (tt_page_run){ call->runs[i], call->words[i],
@@ -68,8 +67,9 @@ static tt_exit report(tt_call *call)
     char *chosen = args.out == NULL ? default_path(call->path) : NULL; /* owned */
     const char *path = args.out != NULL ? args.out : chosen;
     tt_buf page = { 0 };
-    tt_status st =
-        path != NULL ? tt_page_write(runs, call->count, &options, &page, call->err) : TT_ENOMEM;
+    tt_status st = path != NULL
+                       ? tt_page_write(runs, call->count, tt_overview_is_private(), &page, call->err)
+                       : TT_ENOMEM;
     if (st == TT_OK)
         st = save(path, &page, call->err);
     tt_exit code = tt_cmd_exit(st, call->err);

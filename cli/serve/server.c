@@ -162,8 +162,7 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
         if (st == TT_OK && stat(tt_overview_file(e->runs[i], 0).path, &e->files[i]) < 0)
             e->files[i] = (struct stat){ 0 };
     }
-    const tt_page_options options = { .is_private = server->is_private };
-    return st == TT_OK ? tt_page_open(e->about, count, &options, &e->page, err) : st;
+    return st == TT_OK ? tt_page_open(e->about, count, server->is_private, &e->page, err) : st;
 }
 
 /* Is the first file of each run still that which was opened? */

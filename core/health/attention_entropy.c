@@ -59,8 +59,6 @@ static void find(tt_case *c)
         }
     }
     c->has_data = c->has_data || !has_attention(c->history); /* nobody misses it elsewhere */
-    if (c->suspect_count == 0)
-        return;
     tt_case_number(c, "entropy", now);
     tt_case_number(c, "at_first", early);
     tt_case_say(c, TT_SEVERITY_WARNING,

@@ -1,7 +1,7 @@
 /* checker.c -- the table of rules, and the two ways to feed them: a run that is there, and one that
  * is being written.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "health/draft.h"
+#include "health/rule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,31 +54,6 @@ static bool is_asked_for(const tt_rule *rule, const tt_health_options *options)
 
 /* ---- a run --------------------------------------------------------------------- */
 
-static int32_t count_ranks(const tt_history *files, int32_t count)
-{
-    int32_t ranks = 0;
-    for (int32_t i = 0, k; i < count; i++) {
-        for (k = 0; k < i && files[k].rank != files[i].rank;)
-            k++;
-        ranks += k == i;
-    }
-    return ranks;
-}
-
-/* Runs all rules over the files of a run.  good, usual: a good run, and what was found in it. */
-static tt_status judge(const tt_history *files, int32_t count, const tt_history *good,
-                       const tt_draft *usual, tt_draft **out)
-{
-    tt_draft *draft = *out = calloc(1, sizeof *draft);
-    if (draft == NULL)
-        return TT_ENOMEM;
-    draft->ranks = count_ranks(files, count);
-    tt_status st = TT_OK;
-    for (size_t i = 0; st == TT_OK && i < RULES; i++)
-        st = tt_draft_apply(draft, rules[i], files, count, good);
-    return st == TT_OK ? tt_draft_settle(draft, usual) : st;
-}
-
 /* Every rule runs, because one that is not asked for may be the cause of a finding that is. */
 static void leave_asked_for(tt_findings *findings, const tt_health_options *options)
 {
@@ -101,7 +76,7 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     options = options != NULL ? options : &none;
     tt_histories *own = NULL, *good = NULL; /* owned */
     tt_histories **seen = options->seen != NULL ? options->seen : &own;
-    tt_draft *usual = NULL, *draft = NULL; /* owned */
+    tt_findings *usual = NULL; /* owned */
     tt_status st = check_ids(options->select, "select", err);
     if (st == TT_OK)
         st = check_ids(options->ignore, "ignore", err);
@@ -110,22 +85,19 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     if (st == TT_OK && options->baseline != NULL) {
         st = tt_histories_read(&good, options->baseline, err);
         if (st == TT_OK)
-            st = tt_fail_plain(err, judge(good->files, good->count, NULL, NULL, &usual));
+            st = tt_fail_plain(err, tt_findings_make(good->files, good->count, NULL, NULL, &usual));
     }
     if (st == TT_OK)
-        st = tt_fail_plain(
-            err, judge((*seen)->files, (*seen)->count, good != NULL ? good->files : NULL, usual, &draft));
+        st = tt_fail_plain(err, tt_findings_make((*seen)->files, (*seen)->count,
+                                                 good != NULL ? good->files : NULL, usual, out));
     if (st == TT_OK) {
-        leave_asked_for(&draft->public, options);
+        leave_asked_for(*out, options);
         for (int32_t i = 0; i < (*seen)->count; i++)
-            draft->public.unread += (*seen)->files[i].unread;
-        *out = &draft->public;
-        draft = NULL;
+            (*out)->unread += (*seen)->files[i].unread;
     }
     tt_histories_free(own);
     tt_histories_free(good);
-    tt_findings_free((tt_findings *)usual);
-    tt_findings_free((tt_findings *)draft);
+    tt_findings_free(usual);
     return st;
 }
 
@@ -186,13 +158,10 @@ static bool is_new(tt_checker *checker, const tt_finding *found)
 
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
-    tt_draft *draft = NULL; /* owned */
-    tt_status st = judge(&checker->history, 1, NULL, NULL, &draft);
-    if (st < 0) {
-        tt_findings_free((tt_findings *)draft);
+    tt_findings *p;
+    tt_status st = tt_findings_make(&checker->history, 1, NULL, NULL, &p);
+    if (st < 0)
         return tt_fail_plain(err, st);
-    }
-    tt_findings *p = &draft->public;
     size_t kept = 0;
     for (size_t i = 0; i < p->count; i++)
         if (is_new(checker, &p->items[i]))

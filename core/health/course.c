@@ -98,13 +98,9 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
         c->last_skipped_step = p->step;
         return;
     }
-    if ((p->nan | p->inf) != 0 && !c->bad.is_set) {
-        c->bad.is_set = true;
-        c->bad.step = p->step;
-        c->bad.time = p->time;
-        c->bad.nan = p->nan;
-        c->bad.inf = p->inf;
-        c->bad.is_eval = p->is_eval;
+    if ((p->nan | p->inf) != 0 && !c->has_bad) {
+        c->has_bad = true;
+        c->bad = *p;
     }
     if (p->is_eval) {
         c->eval_points++;

@@ -90,10 +90,8 @@ typedef struct tt_course {
         double by, value, level; /* by: distance in spreads; the largest */
         int64_t step;
     } jump;
-    struct {
-        int64_t step, time, nan, inf;
-        bool is_set, is_eval; /* is_set: there is one */
-    } bad;                    /* the first that was not finite, evaluation included */
+    bool has_bad;    /* a point was not finite, evaluation included ... */
+    tt_sighting bad; /* ... the first */
 } tt_course;
 
 tt_course_kind tt_course_kind_of(const char *name, const char **tail);

@@ -3,7 +3,7 @@
  * Exists so that a rule is only its condition and its sentence.  A finding that follows from another
  * is dropped here: twelve weights that do not change because their block is frozen are one finding.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "health/draft.h"
+#include "health/rule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +13,14 @@
 #include <string.h>
 
 enum { SENTENCE_MOST = 600, SITES_MOST = 4096, LISTED = 3 };
+
+/* Findings while they are collected. */
+typedef struct tt_draft {
+    tt_findings public; /* first: tt_findings_free gets its address */
+    tt_arena texts;
+    size_t item_cap, unchecked_cap;
+    int32_t ranks; /* that the run has */
+} tt_draft;
 
 const char *tt_severity_text(tt_severity severity)
 {
@@ -75,20 +83,22 @@ void tt_case_add(tt_case *c, const tt_course *course)
         c->suspects[at] = c->suspects[at - 1];
     c->suspects[at] = course;
     bool is_first = c->suspect_count == 1;
-    c->first_step = is_first || course->first_step < c->first_step ? course->first_step : c->first_step;
-    c->last_step = is_first || course->last_step > c->last_step ? course->last_step : c->last_step;
+    if (is_first || course->first_step < c->found.first_step)
+        c->found.first_step = course->first_step;
+    if (is_first || course->last_step > c->found.last_step)
+        c->found.last_step = course->last_step;
 }
 
 void tt_case_steps(tt_case *c, int64_t first, int64_t last)
 {
-    c->first_step = first;
-    c->last_step = last;
+    c->found.first_step = first;
+    c->found.last_step = last;
 }
 
 void tt_case_number(tt_case *c, const char *name, double value)
 {
-    if (c->number_count < TT_EVIDENCE_MOST)
-        c->numbers[c->number_count++] = (tt_evidence){ name, value };
+    if (c->found.number_count < TT_EVIDENCE_MOST)
+        c->found.numbers[c->found.number_count++] = (tt_evidence){ name, value };
 }
 
 /* Returns a copy that lives as long as the finding. */
@@ -188,14 +198,10 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    tt_finding found = { .rule = c->rule,
-                         .severity = severity,
-                         .rank = c->history->rank,
-                         .site_count = c->suspect_count,
-                         .first_step = c->first_step,
-                         .last_step = c->last_step,
-                         .number_count = c->number_count };
-    memcpy(found.numbers, c->numbers, sizeof found.numbers);
+    tt_finding found = c->found;
+    found.severity = severity;
+    found.rank = c->history->rank;
+    found.site_count = c->suspect_count;
     found.sentence = keep(c, text);
     found.place = keep(c, tt_case_place(c));
     int32_t *sites = tt_arena_alloc(&d->texts, (c->suspect_count + 1) * sizeof *sites);
@@ -208,11 +214,13 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     }
     found.sites = sites;
     found.names = names;
-    if (c->st == TT_OK)
+    bool is_found = c->suspect_count > 0 || c->is_of_run;
+    if (c->st == TT_OK && is_found)
         c->st = tt_grow(&d->public.items, &d->item_cap, d->public.count + 1, sizeof found);
-    if (c->st == TT_OK)
+    if (c->st == TT_OK && is_found)
         d->public.items[d->public.count++] = found;
-    c->suspect_count = c->number_count = 0;
+    c->suspect_count = c->found.number_count = 0;
+    c->is_of_run = false;
 }
 
 double tt_case_typical(tt_case *c, tt_course_kind kind)
@@ -257,17 +265,20 @@ static void join_ranks(tt_draft *d, size_t from)
     d->public.count = kept;
 }
 
-tt_status tt_draft_apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
-                         const tt_history *baseline)
+/* Runs one rule over all files. */
+static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
+                       const tt_history *baseline)
 {
-    tt_case c = {
-        .rule = rule, .histories = histories, .history_count = count, .baseline = baseline, .draft = d
-    };
+    tt_case c = { .found.rule = rule,
+                  .histories = histories,
+                  .history_count = count,
+                  .baseline = baseline,
+                  .draft = d };
     size_t before = d->public.count;
     for (int32_t i = 0; i < count && c.st == TT_OK; i++) {
         c.history = &histories[i];
         rule->find(&c);
-        c.suspect_count = c.number_count = 0;
+        c.suspect_count = c.found.number_count = 0;
     }
     join_ranks(d, before);
     for (size_t i = before; i < d->public.count && d->ranks < 2; i++)
@@ -305,10 +316,10 @@ static bool is_explained(const tt_finding *found, const tt_findings *all)
     return false;
 }
 
-static bool is_usual(const tt_finding *found, const tt_draft *baseline)
+static bool is_usual(const tt_finding *found, const tt_findings *baseline)
 {
-    for (size_t i = 0; baseline != NULL && i < baseline->public.count; i++)
-        if (is_same_place(&baseline->public.items[i], found))
+    for (size_t i = 0; baseline != NULL && i < baseline->count; i++)
+        if (is_same_place(&baseline->items[i], found))
             return true;
     return false;
 }
@@ -333,7 +344,8 @@ static int by_weight(const void *a, const void *b)
     return site_x != site_y ? (site_x < site_y ? -1 : 1) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-tt_status tt_draft_settle(tt_draft *d, const tt_draft *baseline)
+/* Drops what follows from something else and what the baseline has too; puts the heaviest first. */
+static tt_status settle(tt_draft *d, const tt_findings *baseline)
 {
     tt_findings *p = &d->public;
     if (p->count == 0)
@@ -351,4 +363,34 @@ tt_status tt_draft_settle(tt_draft *d, const tt_draft *baseline)
     if (kept > 0)
         qsort(p->items, kept, sizeof *p->items, by_weight);
     return TT_OK;
+}
+
+static int32_t count_ranks(const tt_history *files, int32_t count)
+{
+    int32_t ranks = 0;
+    for (int32_t i = 0, k; i < count; i++) {
+        for (k = 0; k < i && files[k].rank != files[i].rank;)
+            k++;
+        ranks += k == i;
+    }
+    return ranks;
+}
+
+tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
+                           const tt_findings *usual, tt_findings **out)
+{
+    tt_draft *draft = calloc(1, sizeof *draft);
+    if (draft == NULL)
+        return TT_ENOMEM;
+    tt_status st = TT_OK;
+    draft->ranks = count_ranks(files, count);
+    for (size_t i = 0; st == TT_OK && tt_rule_at(i) != NULL; i++)
+        st = apply(draft, tt_rule_at(i), files, count, good);
+    if (st == TT_OK)
+        st = settle(draft, usual);
+    if (st == TT_OK)
+        *out = &draft->public;
+    else
+        tt_findings_free(&draft->public);
+    return st;
 }

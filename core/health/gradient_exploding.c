@@ -33,8 +33,6 @@ static void find(tt_case *c)
         }
         tt_case_add(c, course);
     }
-    if (c->suspect_count == 0)
-        return;
     tt_case_number(c, "rms", worst);
     tt_case_number(c, "usual", usual);
     tt_case_say(c, TT_SEVERITY_ERROR, "%s: gradients have grown to a size of %s; %s %s", tt_case_place(c),

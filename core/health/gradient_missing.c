@@ -33,12 +33,10 @@ static void find(tt_case *c)
         tt_case_add(c, course);
     }
     long long found = (long long)c->suspect_count;
-    if (found == 0)
-        return;
     tt_case_number(c, "parameters", (double)found);
     tt_case_number(c, "trainable", (double)expected);
     since = since < 0 ? 0 : since;
-    tt_case_steps(c, since, c->last_step);
+    tt_case_steps(c, since, c->found.last_step);
     tt_case_say(c, found == expected ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING,
                 "%s: %s since step %lld, although an optimizer is to update %s", tt_case_place(c),
                 none == found ? "no gradient has arrived"

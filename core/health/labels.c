@@ -28,6 +28,7 @@ static void find(tt_case *c)
     if (target != NULL && strstr(target, "out of bounds") != NULL) {
         TT_EACH(c, course, BATCH)
             tt_case_add(c, course);
+        c->is_of_run = true;
         tt_case_steps(c, c->history->last_step, c->history->last_step);
         tt_case_say(c, TT_SEVERITY_ERROR,
                     "a label is no class of the model, and ended the program: %.80s", target);

@@ -104,10 +104,8 @@ void tt_modes_find_parts(tt_case *c, bool in_training)
         all.norms += inside.norms;
         tt_case_add(c, part);
     }
-    if (c->suspect_count == 0)
-        return;
     tt_case_number(c, "modules", (double)c->suspect_count);
     tt_case_say(c, TT_SEVERITY_WARNING, "%s: in %s mode while the model is %s, from step %lld on: %s",
                 tt_case_place(c), in_training ? "training" : "evaluation",
-                in_training ? "evaluated" : "trained", (long long)c->first_step, text_of(c, all));
+                in_training ? "evaluated" : "trained", (long long)c->found.first_step, text_of(c, all));
 }

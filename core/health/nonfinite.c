@@ -43,7 +43,7 @@ static void find(tt_case *c)
     long long reached = 0;
     c->has_data = true;
     TT_EACH_COURSE(c, course) {
-        if (!course->bad.is_set || !tt_site_is_shown(course->name, NULL))
+        if (!course->has_bad || !tt_site_is_shown(course->name, NULL))
             continue;
         reached++;
         if (first == NULL || is_before(c, course, first))

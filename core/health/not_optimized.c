@@ -19,11 +19,9 @@ static void find(tt_case *c)
             tt_case_add(c, course);
     }
     long long missing = (long long)c->suspect_count;
-    if (missing == 0)
-        return;
     tt_case_number(c, "parameters", (double)missing);
     tt_case_number(c, "trainable", (double)trainable);
-    tt_case_steps(c, c->last_step, c->last_step);
+    tt_case_steps(c, c->found.last_step, c->found.last_step);
     tt_case_say(c, missing == trainable ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING,
                 "%s: %s no optimizer updates %s", tt_case_place(c),
                 missing == trainable ? "gradients arrive in every parameter, but"

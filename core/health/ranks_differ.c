@@ -34,8 +34,6 @@ static void find(tt_case *c)
         }
     }
     c->has_data = c->has_data || c->history_count == 1;
-    if (c->suspect_count == 0)
-        return;
     tt_case_number(c, "rank", rank);
     tt_case_steps(c, first, last);
     tt_case_say(c, TT_SEVERITY_ERROR, "%s: equal on ranks %d and %d at step %lld, different at step %lld",

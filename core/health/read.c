@@ -145,7 +145,7 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
 #undef CELL
         if (chunk->first + i < c->read)
             continue;
-        if ((p.nan | p.inf) != 0 && !p.is_skipped && !c->bad.is_set)
+        if ((p.nan | p.inf) != 0 && !p.is_skipped && !c->has_bad)
             st = read_time(chunk, i, &p.time);
         tt_course_add(c, &p);
     }

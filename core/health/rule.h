@@ -57,7 +57,6 @@ TT_RULES(X)
                                      .find = find };
 
 typedef struct tt_case {
-    const tt_rule *rule;
     const tt_history *history;   /* of one file ... */
     const tt_history *histories; /* ... of all */
     int32_t history_count;
@@ -65,10 +64,9 @@ typedef struct tt_case {
     struct tt_draft *draft;     /* what is found goes there */
     const tt_course **suspects; /* owned; of the finding that is being made */
     size_t suspect_count, suspect_cap;
-    int64_t first_step, last_step; /* of the suspects */
-    tt_evidence numbers[TT_EVIDENCE_MOST];
-    size_t number_count;
-    bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
+    tt_finding found; /* the finding that is being made: rule, steps of the suspects, numbers */
+    bool is_of_run;   /* it is about the whole run, whatever its suspects */
+    bool has_data;    /* tt_case_next has seen a course of the kind, or the rule says so */
     tt_status st;
 } tt_case;
 
@@ -91,8 +89,8 @@ void tt_case_add(tt_case *c, const tt_course *course);
 void tt_case_number(tt_case *c, const char *name, double value);
 /* Sets the steps that the finding is about; else they are those of the courses that were added. */
 void tt_case_steps(tt_case *c, int64_t first, int64_t last);
-/* Makes a finding of the courses and numbers that were added; %s in the format may be
- * tt_case_place. */
+/* Makes a finding of the courses and numbers that were added; nothing if there is no course, unless is_of_run.
+ * %s in the format may be tt_case_place. */
 void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The courses that were added, in a few words: "backbone (4 parameters)". */
@@ -116,6 +114,10 @@ static inline bool tt_course_is_of(const tt_course *course, const char *classes)
 /* The median of the medians of all weights of this kind; NaN: fewer than three. */
 double tt_case_typical(tt_case *c, tt_course_kind kind);
 bool tt_case_is_optimized(const tt_case *c, const tt_course *course);
+
+/* Runs all rules over the files of a run.  good, usual: a good run, and what was found in it; or NULL. */
+tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
+                           const tt_findings *usual, tt_findings **out);
 
 /* modes.c: which modules of a model differ between training and evaluation. */
 /* "it has dropout"; NULL: the mode makes no difference to the model at this path. */

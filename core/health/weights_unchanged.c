@@ -35,10 +35,8 @@ static void find_some(tt_case *c, bool is_frozen)
         tt_case_add(c, course);
     }
     long long found = (long long)c->suspect_count;
-    if (found == 0)
-        return;
     tt_case_number(c, "parameters", (double)found);
-    tt_case_steps(c, since, c->last_step);
+    tt_case_steps(c, since, c->found.last_step);
     if (is_frozen)
         tt_case_say(c, TT_SEVERITY_WARNING, "%s: requires_grad=False, although an optimizer holds %s",
                     tt_case_place(c), found == 1 ? "it" : "them");

@@ -45,7 +45,7 @@ void tt_page_put_counts(tt_json *json, const tt_page_source *s)
     tt_json_i64(json, "alarms", s->bins[TT_PAGE_NUMBERS].alarms + s->bins[TT_PAGE_TENSORS].alarms);
 }
 
-static void put_run(tt_json *json, const tt_page_source *s, const tt_page_options *options)
+static void put_run(tt_json *json, const tt_page_source *s, bool leaves_out)
 {
     tt_run *run = s->run;
     tt_run_file file;
@@ -58,7 +58,7 @@ static void put_run(tt_json *json, const tt_page_source *s, const tt_page_option
     tt_json_close(json);
     tt_json_open(json, "info", '{');
     for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
-        if (!options->is_private || !is_private(tt_run_info_key(run, 0, i)))
+        if (!leaves_out || !is_private(tt_run_info_key(run, 0, i)))
             tt_json_text(json, tt_run_info_key(run, 0, i), tt_run_info_value(run, 0, i));
     tt_json_close(json);
     put_notes(json, run);
@@ -79,7 +79,7 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     tt_json_bool(&json, "pending", !has_findings);
     tt_json_open(&json, "runs", '[');
     for (size_t i = 0; i < page->count; i++)
-        put_run(&json, &page->sources[i], &page->options);
+        put_run(&json, &page->sources[i], page->is_private);
     tt_json_close(&json);
     tt_json_open(&json, "findings", '[');
     if (st == TT_OK && has_findings && page->diff != NULL)

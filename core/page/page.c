@@ -27,8 +27,8 @@ const char *tt_page_sort_name(tt_page_sort sort)
     return sort == TT_PAGE_NUMBERS ? "numbers" : "tensors";
 }
 
-tt_status tt_page_open(const tt_page_run *runs, size_t count, const tt_page_options *options,
-                       tt_page **out, tt_error *err)
+tt_status tt_page_open(const tt_page_run *runs, size_t count, bool is_private, tt_page **out,
+                       tt_error *err)
 {
     if (count != 1 && count != 2)
         return tt_fail(err, TT_EINVAL, "a page is of one run or two");
@@ -36,7 +36,7 @@ tt_status tt_page_open(const tt_page_run *runs, size_t count, const tt_page_opti
     if (page == NULL)
         return tt_fail_plain(err, TT_ENOMEM);
     page->count = count;
-    page->options = *options;
+    page->is_private = is_private;
     /* A cursor of an earlier page about the same runs is older than this one's. */
     page->generation = page->first = (uint64_t)tt_clock_now() / 1000000;
     for (size_t i = 0; i < count; i++)

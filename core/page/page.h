@@ -36,7 +36,7 @@ typedef struct tt_page_source {
 struct tt_page {
     tt_page_source sources[2];
     size_t count;
-    tt_page_options options;
+    bool is_private;
     size_t room; /* bytes of text that the columns may take; 0: the page is served */
     tt_page_axis axis;
     bool has_axis;

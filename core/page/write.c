@@ -165,12 +165,12 @@ static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err
     return st;
 }
 
-tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options,
-                        tt_buf *out, tt_error *err)
+tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, tt_buf *out,
+                        tt_error *err)
 {
     tt_page *page = NULL; /* owned */
     tt_buf data = { 0 }, facts = { 0 };
-    tt_status st = tt_page_open(runs, count, options, &page, err);
+    tt_status st = tt_page_open(runs, count, is_private, &page, err);
     if (st < 0)
         return st;
     size_t room = SMALL_BYTES;

@@ -14,7 +14,7 @@ bool tt_name_begins(const char *name, const char *word)
     return strncmp(name, word, strlen(word)) == 0;
 }
 
-static bool ends(const char *name, const char *word)
+bool tt_name_ends(const char *name, const char *word)
 {
     size_t len = strlen(name), tail = strlen(word);
     return len >= tail && strcmp(name + len - tail, word) == 0;
@@ -22,13 +22,13 @@ static bool ends(const char *name, const char *word)
 
 tt_rank_in_step tt_order_kind(const char *name)
 {
-    return tt_name_begins(name, "parameter/")             ? TT_ORDER_PARAMETER
-           : tt_name_begins(name, "loss/")                ? TT_ORDER_LOSS
-           : tt_name_begins(name, "activation_gradient/") ? TT_ORDER_BACKWARD
-           : tt_name_begins(name, "gradient/")            ? TT_ORDER_GRADIENT
-           : ends(name, "gradient_norm")                  ? TT_ORDER_NORM
-           : ends(name, "gradient_norm (clipped)")        ? TT_ORDER_NORM
-                                                          : TT_ORDER_FORWARD;
+    return tt_name_begins(name, "parameter/")              ? TT_ORDER_PARAMETER
+           : tt_name_begins(name, "loss/")                 ? TT_ORDER_LOSS
+           : tt_name_begins(name, "activation_gradient/")  ? TT_ORDER_BACKWARD
+           : tt_name_begins(name, "gradient/")             ? TT_ORDER_GRADIENT
+           : tt_name_ends(name, "gradient_norm")           ? TT_ORDER_NORM
+           : tt_name_ends(name, "gradient_norm (clipped)") ? TT_ORDER_NORM
+                                                           : TT_ORDER_FORWARD;
 }
 
 bool tt_order_is_before(const tt_moment *a, const tt_moment *b)

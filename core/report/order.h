@@ -19,6 +19,7 @@ typedef enum tt_rank_in_step {
 } tt_rank_in_step;
 
 bool tt_name_begins(const char *name, const char *word);
+bool tt_name_ends(const char *name, const char *word);
 tt_rank_in_step tt_order_kind(const char *name);
 /* A point in the course of a run. */
 typedef struct tt_moment {

@@ -248,13 +248,6 @@ static tt_status list_modules(maker *m, const tt_run *run)
     return TT_OK;
 }
 
-static bool is_root(const char *label) /* "(root)", or "name:(root)" of a model with a name */
-{
-    static const char root[] = "(root)";
-    size_t len = strlen(label), tail = strlen(root);
-    return len >= tail && strcmp(label + len - tail, root) == 0;
-}
-
 /* Sets path, class and is_output of every node, then their likeness. */
 static void compare_nodes(maker *m)
 {
@@ -274,7 +267,8 @@ static void compare_nodes(maker *m)
         n->class_name = found != NULL ? found->class_name : NULL;
         n->look = mix(n->look, found != NULL && has_outputs ? found->names : 0);
         n->is_output = has_outputs && !is_top && n->class_name == NULL &&
-                       (m->has_classes || above->is_output || is_root(above->label));
+                       (m->has_classes || above->is_output ||
+                        tt_name_ends(above->label, "(root)")); /* also "name:(root)" */
     }
     for (size_t i = m->count; i-- > 1;) { /* children first */
         node *n = &m->nodes[i];

@@ -163,19 +163,6 @@ static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_
     return TT_OK;
 }
 
-/* The piece at `at`, if it ends where the value has `left` bytes left, and what lies behind it
- * is of the same value. */
-static tt_status take_piece(tt_tap *tap, const tt_value *value, int64_t at, int64_t left,
-                            tt_value_head *head, int64_t *payload)
-{
-    tt_status st = find_piece(tap, at, head, payload);
-    if (st == TT_OK &&
-        (head->total != value->bytes || head->at + head->len != left || (head->len == 0 && left > 0) ||
-         head->digest.low != value->digest.low || head->digest.high != value->digest.high))
-        st = TT_EFORMAT;
-    return st;
-}
-
 static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payload, char *to)
 {
     bool is_raw = head->packing == TT_VALUE_RAW;
@@ -202,7 +189,12 @@ static tt_status walk_pieces(tt_tap *tap, const tt_value *value, char *out)
         int64_t payload;
         if (tt_index_is_hole(&tap->index, at))
             return TT_EMISMATCH;
-        st = take_piece(tap, value, at, left, &head, &payload);
+        st = find_piece(tap, at, &head, &payload);
+        /* It ends where `left` bytes are left, and what lies behind it is of the same value. */
+        if (st == TT_OK &&
+            (head.total != value->bytes || head.at + head.len != left || (head.len == 0 && left > 0) ||
+             head.digest.low != value->digest.low || head.digest.high != value->digest.high))
+            st = TT_EFORMAT;
         if (st == TT_OK && out != NULL)
             st = read_piece(tap, &head, payload, out + head.at);
         if (st < 0)

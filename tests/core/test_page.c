@@ -160,7 +160,7 @@ static void a_page_without_memory_is_an_error(void **state)
     for (long nth = 1; was_hit; nth++) {
         tt_buf out = { 0 };
         alloc_fail_at(nth);
-        tt_status st = tt_page_write(&page, 1, &(tt_page_options){ 0 }, &out, &err);
+        tt_status st = tt_page_write(&page, 1, false, &out, &err);
         was_hit = alloc_fail_stop();
         assert_true(st == TT_OK || (was_hit && st == TT_ENOMEM)); /* a detail may be left out */
         tt_buf_free(&out);
@@ -242,7 +242,7 @@ static void a_tick_brings_what_is_new_whatever_came_before(void **state)
     assert_int_equal(tt_run_open(folder, &run, &err), 0);
     const tt_page_run about = { run, folder, "live" };
     tt_page *page;
-    assert_int_equal(tt_page_open(&about, 1, &(tt_page_options){ 0 }, &page, &err), 0);
+    assert_int_equal(tt_page_open(&about, 1, false, &page, &err), 0);
     browser *often = calloc(1, sizeof *often), *seldom = calloc(1, sizeof *seldom);
     ask(often, page);
     ask(seldom, page);
@@ -291,7 +291,7 @@ static void a_step_that_comes_late_is_put_in_its_place(void **state)
     assert_int_equal(tt_run_open(folder, &run, &err), 0);
     const tt_page_run about = { run, folder, "live" };
     tt_page *page;
-    assert_int_equal(tt_page_open(&about, 1, &(tt_page_options){ 0 }, &page, &err), 0);
+    assert_int_equal(tt_page_open(&about, 1, false, &page, &err), 0);
     browser *b = calloc(1, sizeof *b);
     ask(b, page);
     assert_int_equal(b->bins, 2);
@@ -315,7 +315,7 @@ static void names_of_blocks_and_columns_are_checked(void **state)
     const tt_page_run about = { run, folder, "finished" };
     tt_page *page;
     tt_buf out = { 0 };
-    assert_int_equal(tt_page_open(&about, 1, &(tt_page_options){ 0 }, &page, &err), 0);
+    assert_int_equal(tt_page_open(&about, 1, false, &page, &err), 0);
     static const char *const wrong[] = {
         "",           "1/table", "0/site/",  "0/site/-1", "0/site/999",
         "0/site/0x1", "diff",    "0/tables", "0/",        "../../passwd"

@@ -33,7 +33,7 @@ static tt_page *page_of_small_run(void)
         MUST(tt_recorder_add(rec, &(tt_event){ .site = fc, .step = step, .stats = &s }) == TT_OK);
     }
     MUST(tt_recorder_close(rec, 10, NULL) == TT_OK && tt_run_open(folder, &about.run, NULL) == TT_OK);
-    MUST(tt_page_open(&about, 1, &(tt_page_options){ 0 }, &page, NULL) == TT_OK);
+    MUST(tt_page_open(&about, 1, false, &page, NULL) == TT_OK);
     (void)snprintf(file, sizeof file, "%s/rank0.tap", folder);
     (void)unlink(file);
     (void)rmdir(folder);

@@ -205,9 +205,8 @@ PyObject *runs_reader_page(PyObject *self, PyObject *args)
         page.run = runs_reader_enter(self);
     if (page.run == NULL)
         return NULL;
-    const tt_page_options options = { .is_private = is_private != 0 };
     Py_BEGIN_ALLOW_THREADS
-    st = tt_page_write(&page, 1, &options, &out, &err);
+    st = tt_page_write(&page, 1, is_private != 0, &out, &err);
     Py_END_ALLOW_THREADS
     return leave_with(self, st, &err, &out, true);
 }
