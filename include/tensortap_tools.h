@@ -540,6 +540,7 @@ typedef struct tt_health_options {
     tt_histories **seen; /* what the rules have seen of the run; NULL: it is not kept */
 } tt_health_options;
 
+bool tt_health_asks(const tt_health_options *options, const tt_rule *rule); /* for this rule? */
 /* Finds what is wrong with a run.  Every point is read once.  options may be NULL; *options->seen may
  * be NULL at first, and is the caller's to free.
  * TT_EINVAL: select or ignore has a word that is no id. */

@@ -60,7 +60,8 @@ bool tt_screen_is_over(void)
     return is_asked_to_end != 0;
 }
 
-const char *tt_screen_ink(tt_mood mood)
+/* Starts a colour, for text outside tables; "" without colour. */
+static const char *ink(tt_mood mood)
 {
     return tt_terminal.style.is_colored ? tt_mood_code(mood) : "";
 }
@@ -80,8 +81,8 @@ void tt_screen_say(tt_mood mood, const char *format, ...)
     bool ends_line = *format != '\0' && format[strlen(format) - 1] == '\n';
     text[ends_line ? len - 1 : len] = '\0';
     if (tt_text_append(text, &style, &safe) == TT_OK && safe.len > 0)
-        printf("%s%s%s", mood != TT_MOOD_PLAIN ? tt_screen_ink(mood) : "", safe.data,
-               mood != TT_MOOD_PLAIN ? tt_screen_ink(TT_MOOD_PLAIN) : "");
+        printf("%s%s%s", mood != TT_MOOD_PLAIN ? ink(mood) : "", safe.data,
+               mood != TT_MOOD_PLAIN ? ink(TT_MOOD_PLAIN) : "");
     if (ends_line)
         putchar('\n');
     tt_buf_free(&safe);

@@ -17,8 +17,6 @@ void tt_screen_look(void);
 /* From now on Ctrl-C, SIGTERM and SIGHUP do not end the program but make tt_screen_is_over true. */
 void tt_screen_catch_end(void);
 bool tt_screen_is_over(void);
-/* Starts a colour, for text outside tables; "" without colour. */
-const char *tt_screen_ink(tt_mood mood);
 /* Prints a line, or a part of one, in the colour of a mood.  Control characters are escaped, so
  * that names may be in it; a newline is possible at the end of the format only. */
 void tt_screen_say(tt_mood mood, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -158,22 +158,20 @@ int tt_request_parse(const tt_request *request, const tt_request_rules *rules, t
 
 const char *tt_request_refusal(int status)
 {
-    switch (status) {
-    case 400:
-        return "This request was not understood.\n";
-    case 401:
-        return "Open the address that 'tensortap serve' printed: it has a token in it.\n";
-    case 403:
-        return "A page of another site may not read runs.\n";
-    case 404:
-        return "There is nothing here.\n";
-    case 405:
-        return "Runs can only be read: GET and HEAD.\n";
-    case 414:
-        return "This address is too long.\n";
-    case 421:
-        return "The server was asked for by a name that is not its own; name it with --host.\n";
-    default:
-        return "The server has too much to do; try again.\n";
-    }
+    static const struct {
+        int status;
+        const char *text;
+    } refusals[] = {
+        { 400, "This request was not understood.\n" },
+        { 401, "Open the address that 'tensortap serve' printed: it has a token in it.\n" },
+        { 403, "A page of another site may not read runs.\n" },
+        { 404, "There is nothing here.\n" },
+        { 405, "Runs can only be read: GET and HEAD.\n" },
+        { 414, "This address is too long.\n" },
+        { 421, "The server was asked for by a name that is not its own; name it with --host.\n" },
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (refusals[i].status == status)
+            return refusals[i].text;
+    return "The server has too much to do; try again.\n";
 }

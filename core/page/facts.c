@@ -3,21 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
 
-#include <string.h>
 
 enum { NOTES_MOST = 200, HISTOGRAM_SITES = 100, VALUE_SITES = 100 };
 
 /* ---- facts ------------------------------------------------------------------------------ */
-
-/* What says where and by whom the program was run. */
-static bool is_private(const char *key)
-{
-    static const char *const keys[] = { "host", "argv", "cwd", "commit" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
-}
 
 static void put_notes(tt_json *json, const tt_run *run)
 {
@@ -45,7 +34,7 @@ void tt_page_put_counts(tt_json *json, const tt_page_source *s)
     tt_json_i64(json, "alarms", s->bins[TT_PAGE_NUMBERS].alarms + s->bins[TT_PAGE_TENSORS].alarms);
 }
 
-static void put_run(tt_json *json, const tt_page_source *s, bool leaves_out)
+static void put_run(tt_json *json, const tt_page_source *s, bool is_private)
 {
     tt_run *run = s->run;
     tt_run_file file;
@@ -58,7 +47,7 @@ static void put_run(tt_json *json, const tt_page_source *s, bool leaves_out)
     tt_json_close(json);
     tt_json_open(json, "info", '{');
     for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
-        if (!leaves_out || !is_private(tt_run_info_key(run, 0, i)))
+        if (!is_private || !tt_glob_match("host,argv,cwd,commit", tt_run_info_key(run, 0, i)))
             tt_json_text(json, tt_run_info_key(run, 0, i), tt_run_info_value(run, 0, i));
     tt_json_close(json);
     put_notes(json, run);

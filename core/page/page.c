@@ -14,6 +14,7 @@
 
 enum {
     NUMBER_BINS = 2048, /* of a curve */
+    TENSOR_COLUMNS = 7,
     NUMBER_CELLS = 1 << 17,
     TENSOR_BINS = 1024,     /* of a tensor */
     TENSOR_CELLS = 3 << 19, /* of a served page: 36 bytes each */
@@ -174,8 +175,7 @@ static size_t most_bins(const tt_page *page, tt_page_sort sort)
     }
     if (sort == TT_PAGE_NUMBERS)
         return (size_t)fmin(NUMBER_BINS, (double)(NUMBER_CELLS / (series + 1) + TT_PAGE_BINS_LEAST));
-    double cells =
-        page->room > 0 ? (double)page->room / (TT_PAGE_TENSOR_COLUMNS * TEXT_BYTES) : TENSOR_CELLS;
+    double cells = page->room > 0 ? (double)page->room / (TENSOR_COLUMNS * TEXT_BYTES) : TENSOR_CELLS;
     return (size_t)fmin(TENSOR_BINS, fmax(cells / (double)(series + 1), TT_PAGE_BINS_LEAST));
 }
 

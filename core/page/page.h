@@ -6,10 +6,7 @@
 #include "base/json.h"
 #include "page/collect.h"
 
-enum {
-    TT_PAGE_BINS_LEAST = 16,
-    TT_PAGE_TENSOR_COLUMNS = 7, /* of a page that is a file */
-};
+enum { TT_PAGE_BINS_LEAST = 16 };
 
 typedef enum tt_page_sort { TT_PAGE_NUMBERS, TT_PAGE_TENSORS, TT_PAGE_SORT_COUNT_ } tt_page_sort;
 

@@ -8,7 +8,6 @@
 #include "page/assets.h"
 #include "page/page.h"
 
-#include <math.h>
 #include <stdio.h>
 
 enum {
@@ -68,36 +67,14 @@ static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t numbe
     return out->st;
 }
 
-/* Bytes of text that a number takes which is kept in so many bytes: measured with noise, which
- * does not compress. */
-static double text_bytes(size_t bytes)
-{
-    static const double measured[] = { [2] = 1.6, [3] = 3.0, [4] = 4.3 };
-    return measured[bytes];
-}
-
-/* Bins that have points: the others take next to no room. */
-static size_t filled_cells(const tt_page_bins *bins)
-{
-    size_t filled = 0;
-    for (size_t i = 0; i < bins->count; i++)
-        for (size_t k = 0; k < bins->bins; k++)
-            filled += isnan(bins->cells[TT_PAGE_RMS][i * bins->room + k]) ? 0 : 1;
-    return filled;
-}
-
 /* Columns of all runs, with as many bytes for a number, then as many bins, as fit. */
 static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t *bytes)
 {
-    size_t start = out->len, cells = 0;
+    size_t start = out->len;
     const tt_page_bins *first = &page->sources[0].bins[TT_PAGE_TENSORS];
     tt_status st = TT_OK;
-    for (size_t i = 0; i < page->count; i++)
-        cells += filled_cells(&page->sources[i].bins[TT_PAGE_TENSORS]) * TT_PAGE_TENSOR_COLUMNS;
     /* Digits matter where a bin is a single step. */
     *bytes = first->width > 1 ? 2 : 4;
-    while (*bytes > 2 && (double)cells * text_bytes(*bytes) > (double)room)
-        --*bytes;
     for (;;) {
         for (size_t i = 0; i < page->count; i++) {
             const tt_page_bins *bins = page->sources[i].bins;
@@ -105,7 +82,8 @@ static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t
                               tt_page_number_bytes(&bins[TT_PAGE_NUMBERS]));
             st = put_columns(out, &bins[TT_PAGE_TENSORS], i, "tensors", *bytes);
         }
-        if (st < 0 || out->len - start <= room || first->bins <= TT_PAGE_BINS_LEAST)
+        bool is_least = *bytes == 2 && first->bins <= TT_PAGE_BINS_LEAST;
+        if (st < 0 || out->len - start <= room || is_least)
             return st;
         tt_buf_cut(out, start);
         if (*bytes > 2)
