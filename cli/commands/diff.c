@@ -14,10 +14,9 @@ enum { WORST = 10, NAMES = 3 };
 
 static struct {
     tt_diff_options options;
-    double rtol, atol; /* negative: not given */
     tt_range steps;
     tt_rename rename;
-} args = { .rtol = -1, .atol = -1, .steps = TT_RANGE_ALL };
+} args = { .steps = TT_RANGE_ALL };
 
 static bool read_tolerance(const char *text, void *out)
 {
@@ -258,9 +257,7 @@ static tt_exit diff_command(tt_call *call)
     tt_diff_options *options = &args.options;
     options->first_step = args.steps.first;
     options->last_step = args.steps.last;
-    options->has_tolerance = args.rtol >= 0 || args.atol >= 0;
-    options->rtol = fmax(args.rtol, 0);
-    options->atol = fmax(args.atol, 0);
+    options->has_tolerance = tt_call_has(call, "rtol") || tt_call_has(call, "atol");
     if (options->only != NULL && !tt_overview_has_site(a, options->only) &&
         !tt_overview_has_site(b, options->only))
         return tt_overview_no_site(a, options->only, call->err);
@@ -282,9 +279,9 @@ static tt_exit diff_command(tt_call *call)
 }
 
 static const tt_option options[] = {
-    { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor", .to = &args.rtol,
-      read_tolerance, "a number from 0 on" },
-    { "atol", "X", "See --rtol", .to = &args.atol, read_tolerance, "a number from 0 on" },
+    { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor",
+      .to = &args.options.rtol, read_tolerance, "a number from 0 on" },
+    { "atol", "X", "See --rtol", .to = &args.options.atol, read_tolerance, "a number from 0 on" },
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
       TT_RANGE_TAKES },
     { "only", "GLOB", "Only sites that match", .to = &args.options.only },

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static struct {
-    const char *select, *ignore, *baseline, *format, *explain;
+    tt_health_options options;
+    const char *baseline, *format, *explain;
     bool is_strict;
 } args;
 
@@ -198,12 +199,6 @@ static void print_test(const tt_rule *rule, const tt_findings *findings)
     fputs("    </testcase>\n", stdout);
 }
 
-static bool is_asked_for(const tt_rule *rule)
-{
-    return (args.select == NULL || tt_glob_match(args.select, rule->id)) &&
-           (args.ignore == NULL || !tt_glob_match(args.ignore, rule->id));
-}
-
 static void print_junit(const tt_call *call, const tt_findings *findings)
 {
     int failed = 0;
@@ -218,7 +213,7 @@ static void print_junit(const tt_call *call, const tt_findings *findings)
     printf("\" tests=\"%d\" failures=\"%d\" skipped=\"%zu\">\n", (int)findings->rules, failed,
            findings->unchecked_count);
     for (size_t i = 0; tt_rule_at(i) != NULL; i++)
-        if (is_asked_for(tt_rule_at(i)))
+        if (tt_health_asks(&args.options, tt_rule_at(i)))
             print_test(tt_rule_at(i), findings);
     fputs("  </testsuite>\n</testsuites>\n", stdout);
 }
@@ -249,14 +244,14 @@ static tt_exit health(tt_call *call)
         return explain(args.explain, call->err);
     if (call->count == 0)
         return tt_cmd_fail(call->err, TT_EXIT_USAGE, "name a run; 'tensortap ls' lists them");
-    tt_health_options options = { .select = args.select, .ignore = args.ignore };
     tt_findings *findings = NULL; /* owned */
-    tt_exit code = args.baseline != NULL ? tt_overview_open(args.baseline, &options.baseline, call->err)
-                                         : TT_EXIT_FINE;
+    tt_exit code = args.baseline != NULL
+                       ? tt_overview_open(args.baseline, &args.options.baseline, call->err)
+                       : TT_EXIT_FINE;
     if (code != TT_EXIT_FINE)
         return code;
-    tt_status st = tt_health(call->runs[0], &options, &findings, call->err);
-    tt_run_close(options.baseline);
+    tt_status st = tt_health(call->runs[0], &args.options, &findings, call->err);
+    tt_run_close(args.options.baseline);
     if (st < 0)
         return st == TT_EINVAL ? TT_EXIT_USAGE : tt_cmd_exit(st, call->err);
     const char *format = args.format != NULL ? args.format : "text";
@@ -274,8 +269,8 @@ static tt_exit health(tt_call *call)
 }
 
 static const tt_option options[] = {
-    { "select", "ID,...", "Only these rules", .to = &args.select },
-    { "ignore", "ID,...", "Not these rules", .to = &args.ignore },
+    { "select", "ID,...", "Only these rules", .to = &args.options.select },
+    { "ignore", "ID,...", "Not these rules", .to = &args.options.ignore },
     { "baseline", "RUN", "A good run: what it has too is no finding, what is far from it is",
       .to = &args.baseline },
     { "format", "FORMAT", "text, json, sarif or junit (text)", .to = &args.format, NULL,

@@ -46,7 +46,7 @@ static tt_status check_ids(const char *words, const char *option, tt_error *err)
     return TT_OK;
 }
 
-static bool is_asked_for(const tt_rule *rule, const tt_health_options *options)
+bool tt_health_asks(const tt_health_options *options, const tt_rule *rule)
 {
     return (options->select == NULL || tt_glob_match(options->select, rule->id)) &&
            (options->ignore == NULL || !tt_glob_match(options->ignore, rule->id));
@@ -59,15 +59,15 @@ static void leave_asked_for(tt_findings *findings, const tt_health_options *opti
 {
     size_t kept = 0, unchecked = 0;
     for (size_t i = 0; i < findings->count; i++)
-        if (is_asked_for(findings->items[i].rule, options))
+        if (tt_health_asks(options, findings->items[i].rule))
             findings->items[kept++] = findings->items[i];
     for (size_t i = 0; i < findings->unchecked_count; i++)
-        if (is_asked_for(findings->unchecked[i].rule, options))
+        if (tt_health_asks(options, findings->unchecked[i].rule))
             findings->unchecked[unchecked++] = findings->unchecked[i];
     findings->count = kept;
     findings->unchecked_count = unchecked;
     for (size_t i = 0; i < RULES; i++)
-        findings->rules += is_asked_for(rules[i], options);
+        findings->rules += tt_health_asks(options, rules[i]);
 }
 
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err)

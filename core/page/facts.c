@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
 
-
 enum { NOTES_MOST = 200, HISTOGRAM_SITES = 100, VALUE_SITES = 100 };
 
 /* ---- facts ------------------------------------------------------------------------------ */
