@@ -141,14 +141,15 @@ static inline __attribute__((always_inline)) void NAME(add)(NAME(sums) * s, cons
     NAME(totals) outer = { nothing, nothing, nothing };
     NAME(marks) m = { infinity, V(set)((T)-INFINITY), C(set)(0), C(set)(0), C(set)(0), C(set)(0) };
     size_t whole = n - n % NAME(STEP);
-    for (size_t at = 0; at < whole;) {
-        size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
+    const T *at = x, *end = x + whole;
+    while (at < end) {
+        const T *stop = end - at < NAME(INNER) ? end : at + NAME(INNER);
         NAME(totals) inner = { nothing, nothing, nothing };
-        tt_ahead_page(x + at);
+        tt_ahead_page(at);
 #pragma GCC unroll 2
         for (; at < stop; at += NAME(STEP)) {
-            tt_ahead_line(x + at);
-            vec v = V(load)(x + at), w = V(load)(x + at + LANES);
+            tt_ahead_line(at);
+            vec v = V(load)(at), w = V(load)(at + LANES);
             vec v_size = V(abs)(v), w_size = V(abs)(w);
             if (is_masked) {
                 vec v_finite = V(lt)(v_size, infinity), w_finite = V(lt)(w_size, infinity);

@@ -123,9 +123,13 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
     if (t->ndim != 1 || t->count < FEWEST_UNITS || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
         !is_plain(t))
         return;
-    for (int64_t i = 0; i < units; i++)
-        if (!is_zero(data + (size_t)i * size, size))
-            parameter->alive[i / 64] |= UINT64_C(1) << i % 64;
+    for (int64_t i = 0; i < units; i++) {
+        uint64_t *alive = &parameter->alive[i / 64];
+        if (i % 64 == 0 && *alive == UINT64_MAX)
+            i += 63; /* all these are: nothing to learn until they are counted */
+        else if (!is_zero(data + (size_t)i * size, size))
+            *alive |= UINT64_C(1) << i % 64;
+    }
     if (++parameter->reads % READS != 0)
         return;
     for (int64_t i = 0; i < units; i++)
