@@ -178,7 +178,11 @@ MODELS = {
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_bf16", [False, True], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_what_inductor_computes_differs_by_noise(tmp_path: Path, kind: str, is_bf16: bool) -> None:
+def test_what_inductor_computes_differs_by_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_bf16: bool
+) -> None:
+    if kind == "LSTM":  # oneDNN has none for bfloat16 on most CPUs, and torch then raises
+        monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     with torch._inductor.config.patch(fallback_random=True):  # random numbers as in eager code
         for is_adam in (False, True):  # Adam makes whole steps of gradients that are rounding
             folder = tmp_path / ("AdamW" if is_adam else "SGD")
