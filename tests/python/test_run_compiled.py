@@ -152,7 +152,15 @@ def test_a_program_compiled_by_inductor_gives_the_same(tmp_path: Path) -> None:
 
 WHOLE_STEP = """
 import torch
-model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)])
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+model = Net()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
 @torch.compile(backend="eager")
@@ -171,8 +179,11 @@ def test_a_model_that_dynamo_keeps_until_the_interpreter_ends_is_freed_safely(
 ) -> None:
     (tmp_path / "script.py").write_text(WHOLE_STEP)
     # Freed memory is overwritten, so that reading it is sure to fail.
-    done = tensortap("run", "script.py", folder=tmp_path, PYTHONMALLOC="debug")
+    done = tensortap("run", "-o", "run", "script.py", folder=tmp_path, PYTHONMALLOC="debug")
     assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    assert list(run.series("activation/blocks.1", "mean")[0]) == [0, 1]
+    assert run.notes == []  # a list of modules is never called: it is not missing
 
 
 def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.files.imports import when_imported
+from tensortap.models.modules import can_run
 from tensortap.models.unseen import skip
 
 OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes, like the next
@@ -330,7 +331,7 @@ def _make_forward(module: Any) -> Any:
     """
     import inspect
 
-    if not is_slot_traced():
+    if not is_slot_traced() or not can_run(module):
         return None
 
     @functools.wraps(type(module).forward)
