@@ -10,10 +10,8 @@ static PyObject *detail_tuple(const operators_log *self, int32_t number)
         return Py_NewRef(Py_None);
     const operators_detail *detail = &self->details[number];
     int64_t shown = detail->bad_rows < OPERATORS_PLACES ? detail->bad_rows : OPERATORS_PLACES;
-    PyObject *first = binding_shape_tuple(detail->first, shown > 0 ? (Py_ssize_t)shown : 0); /* owned */
-    return first != NULL
-               ? Py_BuildValue("(LLN)", (long long)detail->negative, (long long)detail->bad_rows, first)
-               : NULL;
+    return Py_BuildValue("(LLN)", (long long)detail->negative, (long long)detail->bad_rows,
+                         binding_shape_tuple(detail->first, shown > 0 ? (Py_ssize_t)shown : 0));
 }
 
 /* (argument, item, flags, why, writer, bad writer, seen, storage, dtype, shape, stats, detail) */
@@ -24,16 +22,10 @@ static PyObject *tensor_tuple(const operators_log *self, const operators_tensor 
     PyObject *shape = t->ndim >= 0 ? binding_shape_tuple(sizes, t->ndim) : Py_NewRef(Py_None);
     PyObject *stats =
         t->has_stats ? summary_stats_make(self->state, &t->stats, sizes, t->ndim) : Py_NewRef(Py_None);
-    PyObject *detail = detail_tuple(self, t->detail);
-    if (shape == NULL || stats == NULL || detail == NULL) {
-        Py_XDECREF(shape);
-        Py_XDECREF(stats);
-        Py_XDECREF(detail);
-        return NULL;
-    }
     return Py_BuildValue("(iiisiiiKzNNN)", t->argument, t->item, t->flags,
                          tensor_view_result_word((tensor_view_result)t->why), t->writer, t->bad_writer,
-                         t->seen, (unsigned long long)t->storage, dtype, shape, stats, detail);
+                         t->seen, (unsigned long long)t->storage, dtype, shape, stats,
+                         detail_tuple(self, t->detail));
 }
 
 static PyObject *tensor_list(const operators_log *self, size_t at, uint32_t count)
@@ -66,16 +58,9 @@ PyObject *operators_log_read(PyObject *obj, PyObject *index)
     operators_row row = self->rows[at];
     PyObject *node = row.node_type != OPERATORS_NONE ? PyList_GET_ITEM(self->node_types, row.node_type)
                                                      : Py_None; /* borrowed */
-    PyObject *parts[] = { place_tuple(self, row.place), place_tuple(self, row.caller),
-                          tensor_list(self, row.operands_at, row.operands),
-                          tensor_list(self, row.results_at, row.results) }; /* owned */
-    PyObject *result = NULL;
-    if (parts[0] != NULL && parts[1] != NULL && parts[2] != NULL && parts[3] != NULL)
-        result = Py_BuildValue("(IOOiOKKKILLkOO)", row.operator, parts[0], parts[1], row.module, node,
-                               (unsigned long long)row.node, (unsigned long long)row.variable,
-                               (unsigned long long)row.made, row.flags, (long long)row.start,
-                               (long long)row.end, row.thread, parts[2], parts[3]);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        Py_XDECREF(parts[i]);
-    return result;
+    return Py_BuildValue(
+        "(INNiOKKKILLkNN)", row.operator, place_tuple(self, row.place), place_tuple(self, row.caller),
+        row.module, node, (unsigned long long)row.node, (unsigned long long)row.variable,
+        (unsigned long long)row.made, row.flags, (long long)row.start, (long long)row.end, row.thread,
+        tensor_list(self, row.operands_at, row.operands), tensor_list(self, row.results_at, row.results));
 }

@@ -87,23 +87,11 @@ static PyObject *list_of_rows(tt_dtype dtype, const tt_sample_slice *slice)
 
 static PyObject *make_slice(PyTypeObject *type, tt_dtype dtype, const tt_sample_slice *slice)
 {
-    PyObject *self = PyStructSequence_New(type); /* owned */
-    if (self == NULL)
-        return NULL;
-    PyObject *parts[] = {
-        PyUnicode_FromString(slice->label),
-        list_of_elements(TT_I64, slice->row, slice->rows),
-        list_of_elements(TT_I64, slice->col, slice->cols),
-        list_of_rows(dtype, slice),
-    };
-    for (Py_ssize_t i = 0; i < 4; i++) {
-        if (parts[i] == NULL)
-            Py_CLEAR(self);
-        if (self != NULL)
-            PyStructSequence_SetItem(self, i, parts[i]);
-        else
-            Py_XDECREF(parts[i]);
-    }
+    PyObject *values = Py_BuildValue(
+        "(sNNN)", slice->label, list_of_elements(TT_I64, slice->row, slice->rows),
+        list_of_elements(TT_I64, slice->col, slice->cols), list_of_rows(dtype, slice)); /* owned */
+    PyObject *self = values != NULL ? PyObject_CallOneArg((PyObject *)type, values) : NULL;
+    Py_XDECREF(values);
     return self;
 }
 
