@@ -242,12 +242,11 @@ static void log_dealloc(PyObject *obj)
     operators_log *self = (operators_log *)obj;
     PyObject_GC_UnTrack(obj);
     operators_memory_release(self);
-    base_map *maps[] = { &self->kind_of,   &self->code_of,   &self->place_of,
-                         &self->module_of, &self->memory_of, &self->node_type_of };
+    base_map *maps[] = { &self->kind_of, &self->code_of, &self->module_of, &self->memory_of,
+                         &self->node_type_of };
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         base_map_free(maps[i]);
     PyMem_Free(self->kinds);
-    PyMem_Free(self->places);
     PyMem_Free(self->rows);
     PyMem_Free(self->tensors);
     PyMem_Free(self->shapes);

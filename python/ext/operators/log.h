@@ -46,9 +46,16 @@ enum {
     ROW_COMPILED = 1 << 7, /* a compiled graph did; the line is the one that called the graph */
 };
 
+/* A line of the program. */
+typedef struct operators_place {
+    PyCodeObject *code; /* borrowed from `codes`; NULL: unknown */
+    int32_t line;
+} operators_place;
+
 typedef struct operators_row {
     uint32_t operator;             /* in `kinds` */
-    int32_t place, caller, module; /* OPERATORS_NONE: unknown.  caller: in no installed package */
+    operators_place place, caller; /* caller: in no installed package */
+    int32_t module;                /* OPERATORS_NONE: unknown */
     int32_t node_type;             /* of the node that runs; OPERATORS_NONE: this is not backward */
     uint32_t flags;                /* of ROW_ */
     uint64_t node;                 /* its sequence number */
@@ -109,11 +116,6 @@ typedef struct operators_kind {
     PyObject *names;  /* borrowed from `answers`; tuple of the keyword arguments that it writes */
 } operators_kind;
 
-typedef struct operators_place {
-    PyCodeObject *code; /* borrowed from `codes` */
-    int32_t line;
-} operators_place;
-
 typedef struct operators_log {
     PyObject_HEAD
         /* From here to node_types owned, or NULL. */
@@ -130,11 +132,9 @@ typedef struct operators_log {
     PyObject *names;      /* list of the modules' names */
     PyObject *node_types; /* list */
     binding_state *state;
-    base_map kind_of, code_of, place_of, module_of, memory_of, node_type_of; /* address -> number + 1 */
-    operators_kind *kinds; /* owned, like the arrays below */
+    base_map kind_of, code_of, module_of, memory_of, node_type_of; /* address -> number + 1 */
+    operators_kind *kinds;                                         /* owned, like the arrays below */
     size_t kind_count, kind_cap;
-    operators_place *places;
-    size_t place_count, place_cap;
     operators_row *rows;
     size_t row_count, row_cap;
     operators_tensor *tensors;

@@ -3,7 +3,6 @@
  * All of it is read from Python's frames, which cost nanoseconds each: nn.Module.__call__ has the
  * module as its first argument, so nothing has to be hooked and a model need not be known.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/array.h"
 #include "base/frame.h"
 #include "operators/log.h"
 
@@ -40,23 +39,12 @@ static operators_code code_at(operators_log *self, base_frame *at)
     return result;
 }
 
-/* The line that a frame runs.  An instruction's address is inside of its code object, so it is the
- * address of no other one's. */
-static int32_t place_at(operators_log *self, base_frame *at)
+/* The line that a frame runs; code_at() keeps its code. */
+static operators_place place_at(base_frame *at)
 {
     PyCodeObject *code = base_frame_code(at);
-    int instruction = base_frame_instruction(at);
-    const char *key = (const char *)code + (instruction >= 0 ? instruction : 0);
-    void *found = base_map_find(&self->place_of, key);
-    if (found != NULL)
-        return (int32_t)(size_t)found - 1;
-    size_t number = self->place_count;
-    if (!base_array_grow(&self->places, &self->place_cap, number + 1, sizeof *self->places) ||
-        base_map_put(&self->place_of, key, (void *)(number + 1)) < 0)
-        return OPERATORS_NONE;
-    self->places[self->place_count++] =
-        (operators_place){ .code = code, .line = PyCode_Addr2Line(code, instruction * CODE_UNIT) };
-    return (int32_t)number;
+    return (operators_place){ .code = code,
+                              .line = PyCode_Addr2Line(code, base_frame_instruction(at) * CODE_UNIT) };
 }
 
 static int32_t module_number(operators_log *self, PyObject *module, PyObject *root)
@@ -105,21 +93,21 @@ void operators_find_place(operators_log *self, operators_row *row)
     PyObject *module = NULL, *root = NULL; /* borrowed from the frames */
     bool is_past_backward = false, is_checkpoint = false, is_step = false;
     base_frame *inner = NULL; /* the frame before, if it is the program's */
-    row->place = row->caller = row->module = row->node_type = OPERATORS_NONE;
+    row->module = row->node_type = OPERATORS_NONE;
     find_node(self, row);
     for (base_frame *at = base_frame_running(); at != NULL; at = base_frame_back(at)) {
         switch (code_at(self, at)) {
         case CODE_PROGRAM:
             /* A function of a package is named by the line that called it, a module's forward by its own. */
-            if (row->caller == OPERATORS_NONE) {
-                row->caller = place_at(self, at);
-                if (row->place == OPERATORS_NONE || (module == NULL && !is_past_backward))
+            if (row->caller.code == NULL) {
+                row->caller = place_at(at);
+                if (row->place.code == NULL || (module == NULL && !is_past_backward))
                     row->place = row->caller;
             }
             break;
         case CODE_PACKAGE:
-            if (row->place == OPERATORS_NONE)
-                row->place = place_at(self, at);
+            if (row->place.code == NULL)
+                row->place = place_at(at);
             break;
         case CODE_MODULE:
             if (!is_past_backward) {
@@ -129,19 +117,19 @@ void operators_find_place(operators_log *self, operators_row *row)
             break;
         case CODE_BACKWARD:
             is_past_backward = true;
-            if (row->place == OPERATORS_NONE)
+            if (row->place.code == NULL)
                 row->flags |= ROW_NATIVE;
             break;
         case CODE_CHECKPOINT:
             is_checkpoint = is_checkpoint || !is_past_backward;
             break;
         case CODE_OPTIMIZER: /* not for what a closure calls inside of the step */
-            is_step = is_step || row->place == OPERATORS_NONE || (module == NULL && is_named_step(inner));
+            is_step = is_step || row->place.code == NULL || (module == NULL && is_named_step(inner));
             break;
         case CODE_COMPILED:
             if (!is_past_backward) {
                 row->flags |= ROW_COMPILED;
-                row->place = row->caller = OPERATORS_NONE;
+                row->place = row->caller = (operators_place){ 0 };
             }
             break;
         case CODE_TORCH:

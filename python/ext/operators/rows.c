@@ -37,11 +37,9 @@ static PyObject *tensor_list(const operators_log *self, size_t at, uint32_t coun
 }
 
 /* (code, line), or None. */
-static PyObject *place_tuple(const operators_log *self, int32_t number)
+static PyObject *place_tuple(operators_place place)
 {
-    if (number == OPERATORS_NONE)
-        return Py_NewRef(Py_None);
-    return Py_BuildValue("(Oi)", self->places[number].code, self->places[number].line);
+    return place.code != NULL ? Py_BuildValue("(Oi)", place.code, place.line) : Py_NewRef(Py_None);
 }
 
 PyObject *operators_log_read(PyObject *obj, PyObject *index)
@@ -59,8 +57,8 @@ PyObject *operators_log_read(PyObject *obj, PyObject *index)
     PyObject *node = row.node_type != OPERATORS_NONE ? PyList_GET_ITEM(self->node_types, row.node_type)
                                                      : Py_None; /* borrowed */
     return Py_BuildValue(
-        "(INNiOKKKILLkNN)", row.operator, place_tuple(self, row.place), place_tuple(self, row.caller),
-        row.module, node, (unsigned long long)row.node, (unsigned long long)row.variable,
+        "(INNiOKKKILLkNN)", row.operator, place_tuple(row.place), place_tuple(row.caller), row.module,
+        node, (unsigned long long)row.node, (unsigned long long)row.variable,
         (unsigned long long)row.made, row.flags, (long long)row.start, (long long)row.end, row.thread,
         tensor_list(self, row.operands_at, row.operands), tensor_list(self, row.results_at, row.results));
 }
