@@ -101,7 +101,6 @@ static void end(operators_log *self, int32_t number, PyObject *args, PyObject *k
         row->flags |= ROW_RAISED;
         return;
     }
-    size_t details = self->detail_count;
     operators_spot where = { .self = self, .row = number, .item = -1, .purpose = OPERATORS_RESULT };
     if (operators_visit_arguments(&where, args, kwargs, true) == 0) {
         where.argument = -1;
@@ -110,7 +109,7 @@ static void end(operators_log *self, int32_t number, PyObject *args, PyObject *k
     }
     PyMem_Free(where.written);
     self->rows[number].results = where.count;
-    if (self->detail_count > details) { /* it created something bad */
+    if (where.has_created) {
         operators_spot again = { .self = self, .row = number, .item = -1, .purpose = OPERATORS_AGAIN };
         (void)operators_visit_arguments(&again, args, kwargs, false);
     }
@@ -250,7 +249,6 @@ static void log_dealloc(PyObject *obj)
     PyMem_Free(self->rows);
     PyMem_Free(self->tensors);
     PyMem_Free(self->shapes);
-    PyMem_Free(self->details);
     PyMem_Free(self->memories);
     binding_dealloc(obj);
 }

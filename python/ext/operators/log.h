@@ -85,20 +85,16 @@ typedef struct operators_tensor {
     uint8_t flags;      /* of TENSOR_ */
     uint8_t why;        /* tensor_view_result */
     bool has_stats;
-    int32_t detail;   /* in `details` */
     uint64_t storage; /* address of torch's StorageImpl; 0: unknown */
     int32_t dtype;    /* tt_dtype; -1: of no tensor that we can read */
     int32_t ndim;
     size_t shape_at; /* in `shapes` */
     tt_stats stats;
+    /* Counted where bad values may have begun; -1: not counted. */
+    int64_t negative;                     /* elements */
+    int64_t bad_rows;                     /* of the first dimension */
+    int64_t first_rows[OPERATORS_PLACES]; /* the first of them */
 } operators_tensor;
-
-/* What is only counted of tensors where bad values may have begun. */
-typedef struct operators_detail {
-    int64_t negative;                /* elements; -1: not counted */
-    int64_t bad_rows;                /* of the first dimension; -1: not counted */
-    int64_t first[OPERATORS_PLACES]; /* the first of them */
-} operators_detail;
 
 /* A storage that some operator has read or written.  We keep torch's weak reference, so that no
  * other storage gets its address. */
@@ -141,8 +137,6 @@ typedef struct operators_log {
     size_t tensor_count, tensor_cap;
     int64_t *shapes;
     size_t shape_count, shape_cap;
-    operators_detail *details;
-    size_t detail_count, detail_cap;
     operators_memory *memories;
     size_t memory_count, memory_cap;
     uint64_t newest;    /* node, when the last row began */
@@ -171,6 +165,7 @@ typedef struct operators_spot {
         OPERATORS_AGAIN /* operands once more, after it has created a bad value */
     } purpose;
     uint32_t count;                    /* tensors so far */
+    bool has_created;                  /* a bad value */
     PyObject **written;                /* owned array of borrowed references: written in place */
     size_t written_count, written_cap; /* OPERATORS_RESULT only */
 } operators_spot;

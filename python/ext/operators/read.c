@@ -28,57 +28,45 @@ static bool has_bad_operand(const operators_spot *where, bool is_nan)
     return false;
 }
 
-static operators_detail *add_detail(operators_log *self, operators_tensor *out)
-{
-    if (out->detail == OPERATORS_NONE) {
-        if (!base_array_grow(&self->details, &self->detail_cap, self->detail_count + 1,
-                             sizeof *self->details))
-            return NULL;
-        out->detail = (int32_t)self->detail_count++;
-        self->details[out->detail] = (operators_detail){ .negative = -1, .bad_rows = -1 };
-    }
-    return &self->details[out->detail];
-}
-
 enum { MOST_ROWS = 1 << 20 }; /* that are looked at one by one: tens of ms */
 
 /* Which rows of the first dimension hold bad values? */
-static void count_rows(operators_detail *detail, const tt_tensor *view)
+static void count_rows(operators_tensor *out, const tt_tensor *view)
 {
     tt_tensor one = *view;
-    if (detail == NULL || view->ndim < 1 || view->count == 0 || view->shape[0] > MOST_ROWS)
+    if (view->ndim < 1 || view->count == 0 || view->shape[0] > MOST_ROWS)
         return;
     one.ndim--;
     one.count = view->count / view->shape[0];
     memmove(one.shape, one.shape + 1, (size_t)one.ndim * sizeof *one.shape);
     memmove(one.stride, one.stride + 1, (size_t)one.ndim * sizeof *one.stride);
-    detail->bad_rows = 0;
+    out->bad_rows = 0;
     for (int64_t i = 0; i < view->shape[0]; i++) {
         tt_stats stats;
         one.data = (const char *)view->data + i * view->stride[0];
         tt_stats_compute(&one, &stats);
         if (stats.nan + stats.posinf + stats.neginf == 0)
             continue;
-        if (detail->bad_rows < OPERATORS_PLACES)
-            detail->first[detail->bad_rows] = i;
-        detail->bad_rows++;
+        if (out->bad_rows < OPERATORS_PLACES)
+            out->first_rows[out->bad_rows] = i;
+        out->bad_rows++;
     }
 }
 
-static void count_negative(operators_detail *detail, const tt_tensor *view)
+static void count_negative(operators_tensor *out, const tt_tensor *view)
 {
     tt_hist *hist = NULL;     /* owned */
     tt_hist_bin *bins = NULL; /* owned */
-    if (detail == NULL || tt_hist_create(&hist) < 0)
+    if (tt_hist_create(&hist) < 0)
         return;
     tt_hist_add(hist, view);
     size_t count = tt_hist_bins(hist, NULL, 0);
     bins = PyMem_Calloc(count + 1, sizeof *bins);
     if (bins != NULL) {
-        detail->negative = 0;
+        out->negative = 0;
         (void)tt_hist_bins(hist, bins, count);
         for (size_t i = 0; i < count && bins[i].low < 0; i++)
-            detail->negative += bins[i].count;
+            out->negative += bins[i].count;
     }
     tt_hist_free(hist);
     PyMem_Free(bins);
@@ -160,7 +148,6 @@ static bool is_compiled(PyObject *tensor)
 static void read_operand(operators_spot *where, PyObject *tensor, const tt_tensor *view,
                          operators_memory *memory, operators_tensor *out)
 {
-    operators_log *self = where->self;
     if (view != NULL && is_float(view->dtype) && !(out->flags & TENSOR_OVERWRITTEN)) {
         tt_stats_compute(view, &out->stats);
         out->has_stats = true;
@@ -172,7 +159,7 @@ static void read_operand(operators_spot *where, PyObject *tensor, const tt_tenso
     if (out->seen == OPERATORS_NONE && is_compiled(tensor))
         out->flags |= TENSOR_COMPILED;
     if (view != NULL)
-        count_rows(add_detail(self, out), view);
+        count_rows(out, view);
 }
 
 static void read_result(operators_spot *where, const tt_tensor *view, operators_memory *memory,
@@ -191,8 +178,10 @@ static void read_result(operators_spot *where, const tt_tensor *view, operators_
     if (memory != NULL && !(out->flags & TENSOR_VIEW))
         operators_memory_write(memory, where->row, view, is_empty, out);
     if (view != NULL && operators_is_bad(out) && !(out->flags & TENSOR_VIEW) &&
-        (!has_bad_operand(where, false) || (out->stats.nan > 0 && !has_bad_operand(where, true))))
-        count_rows(add_detail(self, out), view);
+        (!has_bad_operand(where, false) || (out->stats.nan > 0 && !has_bad_operand(where, true)))) {
+        where->has_created = true;
+        count_rows(out, view);
+    }
 }
 
 /* Counts the negative elements of an operand, after the operator has created a bad value. */
@@ -206,7 +195,7 @@ static void count_again(operators_spot *where, PyObject *tensor)
         return;
     operators_tensor *known = &self->tensors[row->operands_at + number];
     if (is_float(view.tensor.dtype) && !(known->flags & TENSOR_WRITTEN))
-        count_negative(add_detail(self, known), &view.tensor);
+        count_negative(known, &view.tensor);
     tensor_view_close(&view);
 }
 
@@ -240,7 +229,8 @@ static int add_tensor(operators_spot *where, PyObject *tensor)
                              .argument = (int16_t)where->argument,
                              .flags = where->flags,
                              .why = (uint8_t)why,
-                             .detail = OPERATORS_NONE,
+                             .negative = -1,
+                             .bad_rows = -1,
                              .dtype = t != NULL ? (int32_t)t->dtype : -1,
                              .ndim = -1 };
     if (t != NULL)

@@ -3,18 +3,8 @@
 #include "operators/log.h"
 #include "summary/stats.h"
 
-/* (negative, bad rows, (first of them, ...)), or None. */
-static PyObject *detail_tuple(const operators_log *self, int32_t number)
-{
-    if (number == OPERATORS_NONE)
-        return Py_NewRef(Py_None);
-    const operators_detail *detail = &self->details[number];
-    int64_t shown = detail->bad_rows < OPERATORS_PLACES ? detail->bad_rows : OPERATORS_PLACES;
-    return Py_BuildValue("(LLN)", (long long)detail->negative, (long long)detail->bad_rows,
-                         binding_shape_tuple(detail->first, shown > 0 ? (Py_ssize_t)shown : 0));
-}
-
-/* (argument, item, flags, why, writer, bad writer, seen, storage, dtype, shape, stats, detail) */
+/* (argument, item, flags, why, writer, bad writer, seen, storage, dtype, shape, stats, negative, bad rows,
+ * first of them) */
 static PyObject *tensor_tuple(const operators_log *self, const operators_tensor *t)
 {
     const int64_t *sizes = self->shapes + t->shape_at;
@@ -22,10 +12,12 @@ static PyObject *tensor_tuple(const operators_log *self, const operators_tensor 
     PyObject *shape = t->ndim >= 0 ? binding_shape_tuple(sizes, t->ndim) : Py_NewRef(Py_None);
     PyObject *stats =
         t->has_stats ? summary_stats_make(self->state, &t->stats, sizes, t->ndim) : Py_NewRef(Py_None);
-    return Py_BuildValue("(iiisiiiKzNNN)", t->argument, t->item, t->flags,
+    int64_t rows = t->bad_rows < 0 ? 0 : t->bad_rows < OPERATORS_PLACES ? t->bad_rows : OPERATORS_PLACES;
+    return Py_BuildValue("(iiisiiiKzNNLLN)", t->argument, t->item, t->flags,
                          tensor_view_result_word((tensor_view_result)t->why), t->writer, t->bad_writer,
                          t->seen, (unsigned long long)t->storage, dtype, shape, stats,
-                         detail_tuple(self, t->detail));
+                         (long long)t->negative, (long long)t->bad_rows,
+                         binding_shape_tuple(t->first_rows, (Py_ssize_t)rows));
 }
 
 static PyObject *tensor_list(const operators_log *self, size_t at, uint32_t count)

@@ -69,8 +69,7 @@ def read_rows(mode: Mode) -> list[Operator]:
 
 
 def _tensor(mode: Mode, facts: tuple[Any, ...]) -> Operand:
-    *most, detail = facts
-    tensor = Operand(*most, *(detail or ()))
+    tensor = Operand(*facts)
     tensor.name = mode.parameters.get(tensor.storage)
     return tensor
 
