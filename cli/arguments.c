@@ -3,8 +3,7 @@
  * Exists because argp, which would do this, is in the GNU library alone; getopt_long is
  * everywhere.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "arguments.h"
-
+#include "command.h"
 #include "words.h"
 
 #include <assert.h>

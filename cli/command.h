@@ -97,6 +97,11 @@ typedef struct tt_cmd {
     .least = 1, .most = 2, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
     .extra = "put the pattern in quotes"
 
+/* Parses the arguments behind argv[0] into the variables of call->cmd and into call: arguments.c.  Prints the
+ * help and exits if that is asked for; refuses what does not fit. */
+void tt_arguments_parse(tt_call *call, int argc, char **argv);
+void tt_arguments_help(const tt_cmd *cmd, FILE *out);
+
 /* The removal of runs: commands/rm.c. */
 bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
 /* Lists them, asks on a terminal (an error elsewhere) unless sure, removes; prints what the call asks for. */

@@ -4,7 +4,6 @@
  * Exit codes: 0 fine; 1 the thing asked about is there or differs; 2 usage, or a name that
  * matches nothing; 3 failure, which includes a full disk behind standard output.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "arguments.h"
 #include "runs/overview.h"
 #include "words.h"
 

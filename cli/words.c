@@ -29,8 +29,15 @@ bool tt_range_count(const char *text, void *out)
     int64_t x;
     if (!parse_digits(text, &end, &x) || *end != '\0')
         return false;
-    *(int64_t *)out = x;
+    if (out != NULL)
+        *(int64_t *)out = x;
     return true;
+}
+
+bool tt_range_from_one(const char *text, void *out)
+{
+    int64_t x;
+    return tt_range_count(text, &x) && x >= 1 && tt_range_count(text, out);
 }
 
 bool tt_range_parse(const char *text, void *out)

@@ -26,8 +26,9 @@ static inline bool tt_range_has(const tt_range *range, int64_t step)
 
 /* For tt_option.read.  False: not a range.  A:B is from A up to and with B. */
 bool tt_range_parse(const char *text, void *out); /* tt_range */
-/* A whole number that is not negative. */
+/* A whole number that is not negative; one from 1 on.  out may be NULL: then the text is only checked. */
 bool tt_range_count(const char *text, void *out); /* int64_t */
+bool tt_range_from_one(const char *text, void *out);
 /* Is it one of these words?  "train, eval or all" */
 bool tt_words_have(const char *words, const char *text);
 

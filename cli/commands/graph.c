@@ -4,6 +4,7 @@
  * drawing is tensortap.commands.graph, which reads them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "command.h"
+#include "words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,6 @@ static bool read_color(const char *text, void *out)
     tt_field field;
     (void)out;
     return strcmp(text, "size") == 0 || tt_field_find(text, &field);
-}
-
-static bool read_dpi(const char *text, void *out)
-{
-    char *end = NULL;
-    (void)out;
-    return strtol(text, &end, 10) >= 1 && *end == '\0';
 }
 
 static bool read_inches(const char *text, void *out)
@@ -52,7 +46,7 @@ static const tt_option options[] = {
     { .name = "prune-leaves", NULL, "Leave out the last part of every path (the default for a trace)" },
     { .name = "no-prune-leaves", NULL, "Draw all parts (the default for a run)" },
     { .name = "squash-name", NULL, "Draw nodes of one name as one" },
-    { "dpi", "N", "Dots per inch (150)", .read = read_dpi, .takes = "a number from 1 on" },
+    { "dpi", "N", "Dots per inch (150)", .read = tt_range_from_one, .takes = "a number from 1 on" },
     { "figwidth", "W", "Width in inches", .read = read_inches, .takes = "a number of inches" },
     { "figheight", "H", "Height in inches", .read = read_inches, .takes = "a number of inches" },
     { .name = "save-json", "FILE", "Write the whole tree of a trace as JSON" },

@@ -6,16 +6,8 @@
 #include "command.h"
 #include "words.h"
 
-/* Only checks: Python reads the number. */
-static bool read_step(const char *text, void *out)
-{
-    int64_t step = 0;
-    (void)out;
-    return tt_range_count(text, &step);
-}
-
 static const tt_option options[] = {
-    { "step", "N", "The step to end with (the one that failed)", .read = read_step,
+    { "step", "N", "The step to end with (the one that failed)", .read = tt_range_count,
       .takes = "a number of a step" },
     { .name = "ops", NULL, "Find the operator that made the first NaN or Inf (the default after one)" },
     { .name = "no-ops", NULL, "Do not look for operators" },

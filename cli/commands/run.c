@@ -9,13 +9,6 @@
 #include <stdlib.h>
 
 /* The readers only check: Python reads the numbers. */
-static bool read_every(const char *text, void *out)
-{
-    int64_t every = 0;
-    (void)out;
-    return tt_range_count(text, &every) && every >= 1;
-}
-
 static bool read_products(const char *text, void *out)
 {
     uint32_t products;
@@ -47,7 +40,7 @@ static void check(const tt_call *call)
 static const tt_option options[] = {
     { "output", "RUN", "The run's folder (runs/DATE-TIME)", .letter = 'o' },
     { .name = "resume", NULL, "Go on with the run in -o, at the step after its last" },
-    { "every", "N", "Record every Nth step (1)", .read = read_every,
+    { "every", "N", "Record every Nth step (1)", .read = tt_range_from_one,
       .takes = "a number of steps from 1 on" },
     { .name = "only", "GLOB", "Record sites that match (*)" },
     { .name = "exclude", "GLOB", "Leave out sites that match" },
@@ -69,9 +62,9 @@ static const tt_option options[] = {
     { "black-box", "K",
       "Keep the last steps, with a snapshot every Kth, and write them when a NaN or an exception "
       "comes; 'tensortap replay' runs them again",
-      .read = read_every, .takes = "a number of steps from 1 on" },
-    { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)", .read = read_every,
-      .takes = "a number of bytes from 1 on" },
+      .read = tt_range_from_one, .takes = "a number of steps from 1 on" },
+    { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)",
+      .read = tt_range_from_one, .takes = "a number of bytes from 1 on" },
     { "on", "EVENT", "Write the black box also at a spike of the loss", .takes = "spike" },
     { "m", "MODULE", "Run a module, as python -m does", .letter = 'm', .is_last = true },
 };
