@@ -5,6 +5,8 @@
 #include "tensortap_tools.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +25,14 @@ static long long number_in(const char *name, const char *before, const char *aft
 }
 
 /* What a program that was killed while it wrote a file has left behind: .tensortap-XXXX/out. */
-static void remove_unfinished(const char *step, const char *name)
+static void remove_unfinished(int step, const char *name)
 {
-    char *file = NULL, *folder = NULL;
-    if (strncmp(name, ".tensortap-", strlen(".tensortap-")) == 0 &&
-        asprintf(&file, "%s/%s/out", step, name) >= 0 && asprintf(&folder, "%s/%s", step, name) >= 0) {
-        (void)unlink(file);
-        (void)rmdir(folder);
-    }
-    free(file);
-    free(folder);
+    char file[NAME_MAX + 8];
+    if (strncmp(name, ".tensortap-", strlen(".tensortap-")) != 0)
+        return;
+    (void)snprintf(file, sizeof file, "%s/out", name);
+    (void)unlinkat(step, file, 0);
+    (void)unlinkat(step, name, AT_REMOVEDIR);
 }
 
 static void visit_step(const char *path, long long step, bool removes, tt_blackboxes *out)
@@ -40,20 +40,17 @@ static void visit_step(const char *path, long long step, bool removes, tt_blackb
     DIR *folder = opendir(path);
     bool has_any = false;
     for (struct dirent *at; folder != NULL && (at = readdir(folder)) != NULL;) {
-        char *file = NULL;
         struct stat about;
         if (removes)
-            remove_unfinished(path, at->d_name);
+            remove_unfinished(dirfd(folder), at->d_name);
         if (number_in(at->d_name, "rank", ".safetensors") < 0 ||
-            asprintf(&file, "%s/%s", path, at->d_name) < 0)
+            fstatat(dirfd(folder), at->d_name, &about, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(about.st_mode))
             continue;
-        if (lstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
-            has_any = true;
-            out->bytes += about.st_size;
-            if (removes)
-                (void)unlink(file);
-        }
-        free(file);
+        has_any = true;
+        out->bytes += about.st_size;
+        if (removes)
+            (void)unlinkat(dirfd(folder), at->d_name, 0);
     }
     if (folder != NULL)
         (void)closedir(folder);

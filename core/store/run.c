@@ -121,12 +121,11 @@ static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t ch
     tap->child = child;
     tt_status st = tt_sites_create(&tap->sites);
     tap->index.sites = tap->sites;
-    tap->path = malloc(strlen(path) + 1);
+    tap->path = strdup(path);
     if (st == TT_OK && tap->path == NULL)
         st = TT_ENOMEM;
     if (st < 0)
         goto out;
-    memcpy(tap->path, path, strlen(path) + 1);
     tap->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never wait for a fifo */
     struct stat about;
     if (tap->fd < 0 || fstat(tap->fd, &about) < 0) {
@@ -183,20 +182,20 @@ static tt_status list_folder(tt_run *run, tt_error *err)
         return tt_fail(err, TT_EIO, "%.180s: %s", run->path, strerror(errno));
     tt_status st = TT_OK;
     int32_t before = run->count;
-    size_t room = strlen(run->path) + 258;
-    char *path = malloc(room);
-    if (path == NULL)
-        st = tt_fail_plain(err, TT_ENOMEM);
     for (struct dirent *entry;
          st == TT_OK && run->count < FILES_MAX && (entry = readdir(folder)) != NULL;) {
         int32_t rank, child;
+        char *path; /* owned */
         if (!parse_name(entry->d_name, &rank, &child))
             continue;
-        (void)snprintf(path, room, "%s/%s", run->path, entry->d_name);
-        if (!has_path(run, path))
+        if (asprintf(&path, "%s/%s", run->path, entry->d_name) < 0)
+            path = NULL;
+        if (path == NULL)
+            st = tt_fail_plain(err, TT_ENOMEM);
+        else if (!has_path(run, path))
             st = add_tap(run, path, rank, child, err);
+        free(path);
     }
-    free(path);
     (void)closedir(folder);
     if (run->count > before)
         qsort(run->taps + before, (size_t)(run->count - before), sizeof *run->taps, by_rank);
@@ -215,13 +214,12 @@ tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
         return tt_fail_plain(err, TT_ENOMEM);
     run->points_at = -1;
     run->is_folder = S_ISDIR(about.st_mode);
-    run->path = malloc(strlen(path) + 1);
+    run->path = strdup(path);
     tt_status st = run->path != NULL ? tt_sites_create(&run->sites) : TT_ENOMEM;
     if (st < 0) {
         (void)tt_fail_plain(err, st);
         goto out;
     }
-    memcpy(run->path, path, strlen(path) + 1);
     if (run->is_folder) {
         st = list_folder(run, err);
         if (st == TT_OK && run->count == 0)
