@@ -297,7 +297,7 @@ static void allow_drift(const passed *h, tt_diff_pair *pair, const tt_gap *gap, 
  * Where rounding is most of one element's gradient, Adam moves that element by up to a whole step to either
  * side.  A step is as large as what moves the statistics most: extremes are single elements.  An average over n
  * elements shows an n-th of it.  The module's outputs get the element times an input, in sums of K
- * products: the extremes show it, the average of the parameter does not tell.
+ * products: extremes show it divided by sqrt(K), averages by sqrt(n), as the whole parameter's norm does.
  * The elements of a bias are added to the output as they are, however small its other terms: if the
  * mean of n elements differs by d because of one, then that differs by n d, and the root mean square by up to
  * sqrt(n) d.  Twice for the one: others may cancel a part of it in the mean. */
@@ -335,6 +335,7 @@ static void pass_single(passed *h, tt_diff_pair *pair, const tt_gap *gap)
     } else {
         single = fmin(single, (double)gap->moved) * ((double)gap->deviation[TT_GAP_AVERAGE] / off);
         pass_on(h, FORWARD, pair, TT_GAP_EXTREME, single / (TT_NOISE_EXTREMES * pair->fan));
+        pass_on(h, FORWARD, pair, TT_GAP_AVERAGE, single / sqrt((double)pair->elements));
     }
 }
 
