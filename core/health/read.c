@@ -101,8 +101,9 @@ static int32_t read_ndim(const tt_chunk *chunk)
 /* Of the first NaN or Inf of a course. */
 static tt_status read_time(const tt_chunk *chunk, uint32_t i, int64_t *out)
 {
-    uint64_t *times = malloc(chunk->n * sizeof *times);
-    tt_status st = times != NULL ? tt_chunk_column(chunk, TT_COLUMN_TIME, times, chunk->n) : TT_ENOMEM;
+    uint64_t *times = malloc(chunk->entry.n * sizeof *times);
+    tt_status st =
+        times != NULL ? tt_chunk_column(chunk, TT_COLUMN_TIME, times, chunk->entry.n) : TT_ENOMEM;
     if (st == TT_OK)
         *out = (int64_t)times[i];
     free(times);
@@ -121,7 +122,7 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
     }
     int32_t ndim = read_ndim(chunk);
     c->ndim = ndim >= 0 ? ndim : c->ndim;
-    for (uint32_t i = 0; st == TT_OK && i < chunk->n; i++) {
+    for (uint32_t i = 0; st == TT_OK && i < chunk->entry.n; i++) {
 #define CELL(name) (cells[AT_##name][i])
         tt_sighting p = { .step = (int64_t)CELL(STEP),
                           .is_eval = tt_phases_hold(TT_PHASES_EVAL, CELL(PHASE)),
@@ -143,7 +144,7 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
         if (c->kind == TT_COURSE_BATCH && (CELL(PRODUCTS) & TT_PRODUCT_DIGEST) != 0)
             p.mark = CELL(DIGEST_LO);
 #undef CELL
-        if (chunk->first + i < c->read)
+        if (chunk->entry.first + i < c->read)
             continue;
         if ((p.nan | p.inf) != 0 && !p.is_skipped && !c->has_bad)
             st = read_time(chunk, i, &p.time);

@@ -205,7 +205,7 @@ static tt_status check_chunks(check *c)
         if (kind != TT_SECTION_CHUNK && kind != TT_SECTION_LATEST)
             continue;
         st = tt_chunk_parse(&chunk, section.at, len);
-        if (st == TT_OK && chunk.n > len && (c->unpaid += chunk.n - len) > UNPAID_MAX)
+        if (st == TT_OK && chunk.entry.n > len && (c->unpaid += chunk.entry.n - len) > UNPAID_MAX)
             st = TT_EFORMAT;
         tt_points_clear(&c->points);
         if (st == TT_OK)

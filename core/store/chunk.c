@@ -60,10 +60,11 @@ tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len)
     if (cursor.is_bad || site > INT32_MAX || first > INT64_MAX / 2 || n == 0 || n > TT_CHUNK_POINTS_MAX)
         return TT_EFORMAT;
     chunk.site = (uint32_t)site;
-    chunk.first = (int64_t)first;
-    chunk.n = (uint32_t)n;
-    chunk.first_step = low;
-    chunk.last_step = (int64_t)((uint64_t)low + span);
+    chunk.entry = (tt_index_chunk){ .first = (int64_t)first,
+                                    .first_step = low,
+                                    .last_step = (int64_t)((uint64_t)low + span),
+                                    .len = (uint32_t)len,
+                                    .n = (uint32_t)n };
     while (tt_cursor_left(&cursor) > 0) {
         uint64_t tag = tt_cursor_varint(&cursor), column = tag >> 3;
         tt_packing packing = (tt_packing)(tag & 7);
@@ -190,7 +191,7 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
 
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)
 {
-    uint32_t n = chunk->n, before = points->n;
+    uint32_t n = chunk->entry.n, before = points->n;
     if (before + n > TT_CHUNK_POINTS_MAX)
         return TT_EFORMAT;
     tt_status st = tt_points_reserve(points, before + n, 0);

@@ -21,11 +21,17 @@ typedef enum tt_packing {
     TT_PACK_COUNT_
 } tt_packing;
 
+/* Where a chunk is, and what is in it. */
+typedef struct tt_index_chunk {
+    int64_t at;                    /* in the file */
+    int64_t first;                 /* number of its first point */
+    int64_t first_step, last_step; /* the lowest and the highest */
+    uint32_t len, n;
+} tt_index_chunk;
+
 typedef struct tt_chunk {
     uint32_t site;
-    int64_t first; /* ordinal of the first point among those of the site */
-    uint32_t n;
-    int64_t first_step, last_step; /* the lowest and the highest */
+    tt_index_chunk entry; /* at: 0 */
     struct {
         const unsigned char *at; /* borrowed of the bytes parsed; NULL: all zeros */
         size_t len;

@@ -163,17 +163,6 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
     return TT_OK;
 }
 
-tt_status tt_index_add_chunk(tt_index *index, const tt_chunk *chunk, int64_t at, size_t len)
-{
-    return tt_index_add(index, (int32_t)chunk->site,
-                        &(tt_index_chunk){ .at = at,
-                                           .first = chunk->first,
-                                           .first_step = chunk->first_step,
-                                           .last_step = chunk->last_step,
-                                           .len = (uint32_t)len,
-                                           .n = chunk->n });
-}
-
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
 {
     tt_index_site *row = &index->row[site];
@@ -196,7 +185,8 @@ tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk
     if (st == TT_OK)
         st = tt_chunk_parse(out, scratch->data, entry->len);
     /* A chunk is named once: what an index says again is of another site or other points. */
-    if (st == TT_OK && (out->first != entry->first || out->n != entry->n || out->site != (uint32_t)site))
+    if (st == TT_OK &&
+        (out->entry.first != entry->first || out->entry.n != entry->n || out->site != (uint32_t)site))
         st = TT_EFORMAT;
     return st;
 }
@@ -255,13 +245,14 @@ static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool
     if (is_latest) {
         tt_index_site *row;
         st = tt_index_row(index, (int32_t)chunk.site, &row);
-        if (st == TT_OK && chunk.n == 1 && chunk.first + 1 == row->points) {
+        if (st == TT_OK && chunk.entry.n == 1 && chunk.entry.first + 1 == row->points) {
             row->latest_at = at;
             row->latest_len = (uint32_t)len;
         }
         return st;
     }
-    return tt_index_add_chunk(index, &chunk, at, len);
+    chunk.entry.at = at;
+    return tt_index_add(index, (int32_t)chunk.site, &chunk.entry);
 }
 
 static tt_status read_row(tt_index *index, tt_cursor *cursor)

@@ -12,6 +12,7 @@
 #include "base/wire.h"
 #include "site/sites.h"
 #include "store/block.h"
+#include "store/chunk.h"
 
 enum {
     TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */
@@ -34,13 +35,6 @@ typedef enum tt_section {
     TT_SECTION_LATEST = 8, /* a chunk with the latest point of a site */
     TT_SECTION_MODULE = 9, /* length of the path, path, class */
 } tt_section;
-
-typedef struct tt_index_chunk {
-    int64_t at;                    /* in the file */
-    int64_t first;                 /* number of its first point */
-    int64_t first_step, last_step; /* the lowest and the highest */
-    uint32_t len, n;
-} tt_index_chunk;
 
 typedef struct tt_index_site {
     tt_index_chunk *chunks; /* owned; ascending, never overlapping */
@@ -80,9 +74,6 @@ tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
 /* Adds a chunk behind those of its site, or in place of the last ones, if it covers them.
  * TT_ELIMIT: the file claims more points than it can hold. */
 tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk);
-/* The same of a chunk that lies at this place. */
-struct tt_chunk;
-tt_status tt_index_add_chunk(tt_index *index, const struct tt_chunk *chunk, int64_t at, size_t len);
 /* The first chunk with points of this number or above; row->count: none. */
 uint32_t tt_index_from(const tt_index_site *row, int64_t point);
 /* Forgets chunk k of a site; its points are a gap from now on. */
@@ -95,7 +86,7 @@ bool tt_index_is_hole(const tt_index *index, int64_t at);
 
 /* Reads and parses the chunk of an entry of a file of this size; scratch must outlive *out. */
 tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
-                        struct tt_chunk *out);
+                        tt_chunk *out);
 
 /* Everything as sections, LATEST apart. */
 void tt_index_pack(const tt_index *index, tt_buf *out);

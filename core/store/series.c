@@ -69,7 +69,7 @@ static void spread(uint64_t *cells, uint32_t entries, const uint64_t *products, 
 tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *columns, size_t count,
                        const uint64_t **cells)
 {
-    uint32_t n = chunk->n, entries = n, product = 0;
+    uint32_t n = chunk->entry.n, entries = n, product = 0;
     tt_status st = tt_grow(&run->cells, &run->cells_cap, (count + 1) * n, sizeof *run->cells);
     if (st < 0)
         return st;
@@ -139,7 +139,7 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
 static tt_status keep_phases(tt_run *run, const tt_chunk *chunk, uint32_t product, uint32_t phases,
                              int64_t *steps, double *values, uint32_t *entries)
 {
-    uint32_t n = chunk->n, entry = 0, kept = 0;
+    uint32_t n = chunk->entry.n, entry = 0, kept = 0;
     tt_status st = tt_chunk_column(chunk, TT_COLUMN_PHASE, run->cells + n, n);
     for (uint32_t i = 0; st == TT_OK && i < n; i++) {
         if (product != 0 && (run->cells[i] & product) == 0)

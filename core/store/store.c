@@ -130,9 +130,9 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
         st = tt_chunk_parse(&about, chunk->data, chunk->len);
     if (st < 0)
         return tt_fail_plain(err, st);
-    st = tt_index_add_chunk(&store->index, &about, store->end + (int64_t)(store->body.len - chunk->len),
-                            chunk->len);
-    tt_span_add(&store->steps, about.first_step, about.last_step);
+    about.entry.at = store->end + (int64_t)(store->body.len - chunk->len);
+    st = tt_index_add(&store->index, site, &about.entry);
+    tt_span_add(&store->steps, about.entry.first_step, about.entry.last_step);
     return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
 }
 
