@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from line_lab import BACKENDS, code_of, run, surroundings, tensor, watch_lines
 
-from tensortap import _core
-
 
 def told(source: str, names: list[str], backend: str = "numpy", **options: Any) -> list[Any]:
     return run(source, surroundings(backend), only=names, **options).changes()
