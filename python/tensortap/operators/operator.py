@@ -172,20 +172,16 @@ class Operator:
     @property
     def line(self) -> str:
         """The line as "model.py:112"; "an unknown line" if there is none."""
-        return (
-            "an unknown line"
-            if self.code is None
-            else f"{_leaf(self.code.co_filename)}:{self.number}"
-        )
+        if self.code is None:
+            return "an unknown line"
+        return f"{os.path.basename(self.code.co_filename)}:{self.number}"
 
     @property
     def source(self) -> str:
         """Text of the line."""
-        return (
-            ""
-            if self.code is None
-            else linecache.getline(self.code.co_filename, self.number).strip()
-        )
+        if self.code is None:
+            return ""
+        return linecache.getline(self.code.co_filename, self.number).strip()
 
     @property
     def where(self) -> str:
@@ -237,7 +233,3 @@ def numbers_of(stats: _core.Stats) -> dict[str, Any]:
         else None
         for name, value in values.items()
     }
-
-
-def _leaf(path: str) -> str:
-    return os.path.basename(path) or path

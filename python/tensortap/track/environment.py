@@ -71,13 +71,6 @@ def _replace(space: dict[str, Any], target: Target) -> bool:
     return True
 
 
-def decorate(module: ModuleType, targets: list[Target]) -> None:
-    """Decorate the functions of a module that has been imported."""
-    for target in targets:
-        if not _replace(vars(module), target):
-            _warn(f"{module.__name__} has no function {target[0]}")
-
-
 # ---- modules that are imported
 
 
@@ -91,7 +84,9 @@ class _Modules:
     def decorate(self, module: ModuleType) -> None:
         """Decorate a module that is complete."""
         self.seen.add(module.__name__)
-        decorate(module, self.wanted[module.__name__])
+        for target in self.wanted[module.__name__]:
+            if not _replace(vars(module), target):
+                _warn(f"{module.__name__} has no function {target[0]}")
 
     def report_missed(self) -> None:
         """Print at the end which modules were never imported."""
