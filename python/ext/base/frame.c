@@ -101,11 +101,6 @@ PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
     return kinds[slot] & (CO_FAST_CELL | CO_FAST_FREE) ? PyCell_GET(value) : value;
 }
 
-PyObject *const *base_frame_slots(base_frame *at)
-{
-    return inner(at)->localsplus;
-}
-
 PyObject *base_frame_globals(base_frame *at)
 {
     return inner(at)->f_globals;
@@ -177,12 +172,6 @@ PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
 {
     (void)slot;
     return borrow(PyFrame_GetVar((PyFrameObject *)at, name));
-}
-
-PyObject *const *base_frame_slots(base_frame *at)
-{
-    (void)at;
-    return NULL;
 }
 
 PyObject *base_frame_globals(base_frame *at)

@@ -24,8 +24,6 @@ int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const 
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
 PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name);
-/* All slots, as long as the frame lives; a cell is the cell.  NULL: this Python does not show them. */
-PyObject *const *base_frame_slots(base_frame *at);
 PyObject *base_frame_globals(base_frame *at);
 PyObject *base_frame_names(base_frame *at); /* the mapping of a class body, module or exec, or NULL */
 

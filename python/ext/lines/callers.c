@@ -210,7 +210,7 @@ static uint64_t key_in_frame(lines_source *source, const lines_record *record, c
     for (int i = 0; i < record->slot_count; i++) {
         const lines_state *state = &record->slots[i];
         if (is_state_of(state, read) && (oldest == 0 || state->key < oldest) &&
-            lines_record_slot(record, i, table->paths[table->slot_path[i]].detail) == read->object)
+            base_frame_slot(record->at, i, table->paths[table->slot_path[i]].detail) == read->object)
             oldest = state->key;
     }
     while (names != NULL && PyDict_Check(names) && PyDict_Next(names, &at, &name, &value)) {

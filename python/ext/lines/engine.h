@@ -82,7 +82,6 @@ enum { MOST_BOXES = 4 };
 
 typedef struct lines_record {
     base_frame *at;
-    PyObject *const *locals; /* its slots, or NULL: see base_frame_slots */
     lines_code *code;
     uint64_t number, caller;
     uint64_t thread;
@@ -105,15 +104,6 @@ typedef struct lines_record {
     int slot_count;
     lines_state slots[]; /* by local slot */
 } lines_record;
-
-/* As base_frame_slot, without a call in the common case. */
-static inline PyObject *lines_record_slot(const lines_record *record, int slot, PyObject *name)
-{
-    PyObject *value = record->locals != NULL ? record->locals[slot] : NULL;
-    if (record->locals != NULL && (value == NULL || !PyCell_Check(value)))
-        return value;
-    return base_frame_slot(record->at, slot, name);
-}
 
 /* The line of an instruction. */
 static inline int lines_record_line(const lines_record *record, int instruction)
@@ -320,7 +310,7 @@ static inline bool lines_statement_is_plain(const lines_record *record, const li
     const lines_table *table = record->code->table;
     for (int i = 0; i < statement->read_count; i++) {
         const lines_path *path = &table->paths[table->reads[statement->reads + i]];
-        if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
+        if (!lines_path_is_plain(base_frame_slot(record->at, path->base, path->detail)))
             return false;
     }
     return true;

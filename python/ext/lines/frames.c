@@ -128,7 +128,6 @@ static lines_record *make_record(base_frame *at, lines_code *code)
     if (record == NULL)
         return NULL;
     record->at = at;
-    record->locals = base_frame_slots(at);
     record->code = code;
     record->statement = record->line_event = -1;
     record->is_bare = table == NULL;

@@ -270,7 +270,7 @@ void lines_path_find(lines_source *source, lines_record *record, int number, boo
     *out = (lines_place){ .path = number, .slot = -1 };
     if (path->kind == PATH_LOCAL) {
         out->slot = path->base;
-        out->object = lines_record_slot(record, path->base, path->detail);
+        out->object = base_frame_slot(record->at, path->base, path->detail);
         settle(source, out);
         return;
     }

@@ -20,7 +20,7 @@ static bool has_risky_operand(lines_source *source, lines_record *record,
         const lines_path *path = &table->paths[paths[i]];
         lines_place place;
         if (path->kind == PATH_LOCAL &&
-            lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
+            lines_path_is_plain(base_frame_slot(record->at, path->base, path->detail)))
             continue;
         while (path->kind >= PATH_ATTRIBUTE)
             path = &table->paths[path->base];
@@ -53,7 +53,7 @@ static void digest_all(lines_source *source, lines_record *record, bool is_hidde
             !lines_path_is_wanted(record->code, path))
             continue;
         digest_if_needed(source, &record->slots[i],
-                         lines_record_slot(record, i, table->paths[path].detail), is_hidden);
+                         base_frame_slot(record->at, i, table->paths[path].detail), is_hidden);
     }
     for (int i = 0; i < record->far_count; i++) {
         lines_place place;
@@ -136,7 +136,7 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
     if (path->kind == PATH_LOCAL && !lines_path_is_wanted(record->code, write->path))
         return;
     if (path->kind == PATH_LOCAL) { /* the quick way out for plain Python */
-        PyObject *obj = lines_record_slot(record, path->base, path->detail);
+        PyObject *obj = base_frame_slot(record->at, path->base, path->detail);
         lines_state *state = &record->slots[path->base];
         if (obj == NULL || lines_state_kind(source, obj) == KIND_NONE) {
             state->seen.kind = KIND_NONE;
@@ -219,7 +219,7 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
                           .kind = (tensor_kind)state->seen.kind };
     if (!is_compared(record, work, &place, place.kind, place.path))
         return;
-    place.object = lines_record_slot(record, slot, table->paths[place.path].detail);
+    place.object = base_frame_slot(record->at, slot, table->paths[place.path].detail);
     if (place.object != state->seen.object)
         place.kind = place.object != NULL ? lines_state_kind(source, place.object) : KIND_NONE;
     if (place.kind == KIND_NONE)
@@ -329,7 +329,7 @@ static bool is_plain(lines_source *source, lines_record *record, const lines_sta
         const lines_path *path = &table->paths[writes[i].path];
         if (path->kind != PATH_LOCAL || record->slots[path->base].seen.kind != KIND_NONE)
             return false;
-        PyObject *obj = lines_record_slot(record, path->base, path->detail);
+        PyObject *obj = base_frame_slot(record->at, path->base, path->detail);
         if (obj == NULL)
             continue;
         if (lines_state_kind(source, obj) != KIND_NONE ||
@@ -452,7 +452,7 @@ void lines_statement_adopt(lines_source *source, lines_record *record, const uin
         if (path < 0 || !lines_path_is_wanted(record->code, path) ||
             (before != NULL && before[path] != 0))
             continue;
-        PyObject *obj = lines_record_slot(record, i, table->paths[path].detail);
+        PyObject *obj = base_frame_slot(record->at, i, table->paths[path].detail);
         tensor_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
         const tensor_fingerprint *seen = &record->slots[i].seen;
         if (kind == seen->kind && (kind == KIND_NONE || obj == seen->object))
