@@ -188,16 +188,44 @@ static void careful_f32(const float *x, size_t n, bool is_doubtful, tt_block *ou
     TT_KERNEL(stats_f64)(wide, n, is_doubtful, out);
 }
 
-/* Would squares underflow?  That loses digits, and costs the processor several times the usual time.  Judged by
- * the first elements: gradients that vanish are as small as these all over. */
-static __attribute__((noinline)) bool is_tiny_f32(const float *x)
+/* By how much to multiply, exactly, where squares would underflow: that loses digits,
+ * and costs the processor several times the usual time.  1: not at all.  Judged by the first
+ * elements, gradients that vanish are as small as these all over; their mean tells most
+ * blocks apart at once. */
+static __attribute__((noinline)) float tiny_f32_scale(const float *x)
 {
     float most = 0;
     for (size_t i = 0; i < f32_FIRST; i++) {
         float size = x[i] < 0 ? -x[i] : x[i];
         most = size > most ? size : most;
     }
-    return most > 0 && most < 0x1p-56f;
+    if (most == 0 || most >= 0x1p-56f)
+        return 1;
+    return most < 0x1p-100f ? 0x1p126f : 0x1p70f;
+}
+
+/* The block of x from the sums of x * scale.  False: that did not help. */
+static __attribute__((noinline)) bool tiny_f32(const float *x, size_t n, float scale, tt_block *out)
+{
+    float large[TT_TILE];
+    for (size_t i = 0; i < n; i++)
+        large[i] = x[i] * scale;
+    f32_sums s;
+    s.pivot = f32_choose_pivot(large);
+    f32_add_finite(&s, large, n);
+    tt_block scaled;
+    if (!f32_finish(&s, n, &scaled))
+        return false;
+    double back = 1 / (double)scale;
+    scaled.min *= back;
+    scaled.max *= back;
+    scaled.mean *= back;
+    scaled.sum *= back;
+    scaled.l1 *= back;
+    scaled.m2 *= back * back;
+    scaled.sumsq *= back * back;
+    *out = scaled;
+    return true;
 }
 
 void TT_KERNEL(stats_f32)(const float *x, size_t n, bool is_doubtful, tt_block *out)
@@ -205,9 +233,11 @@ void TT_KERNEL(stats_f32)(const float *x, size_t n, bool is_doubtful, tt_block *
     assert(n > 0 && n <= TT_TILE);
     f32_sums s;
     float mean = n < f32_FIRST ? x[0] : f32_choose_pivot(x);
-    /* The mean tells most blocks apart at once. */
-    if (n >= f32_FIRST && mean > -0x1p-56f && mean < 0x1p-56f && is_tiny_f32(x)) {
-        careful_f32(x, n, is_doubtful, out);
+    bool is_tiny = n >= f32_FIRST && mean > -0x1p-56f && mean < 0x1p-56f;
+    float scale = is_tiny ? tiny_f32_scale(x) : 1;
+    if (scale != 1) {
+        if (!tiny_f32(x, n, scale, out))
+            careful_f32(x, n, is_doubtful, out);
         return;
     }
     if (!is_doubtful) {
