@@ -198,6 +198,21 @@ def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path
     assert list(phases) == [EVAL, TRAIN]
 
 
+def test_calls_past_the_wrapper_of_a_compiled_model_are_recorded(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    compiled = torch.compile(model, backend="eager")
+    with tt.record(tmp_path / "run", model=compiled) as run:
+        for _ in range(2):
+            compiled(torch.ones(1, 2))
+            model.eval()(torch.ones(1, 2))  # as Trainer of transformers evaluates
+            model.train()
+            run.step()
+    recorded = tt.open(tmp_path / "run")
+    for name in ("activation/(root)", "activation/0"):
+        steps, phases = recorded.series(name, "phase")
+        assert (list(steps), list(phases)) == ([0, 0, 1, 1], [TRAIN, EVAL] * 2), name
+
+
 def test_a_compiled_step_of_an_optimizer_is_recorded_as_an_eager_one(tmp_path: Path) -> None:
     runs = []
     for kind in ("eager", "compiled"):

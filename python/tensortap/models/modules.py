@@ -21,7 +21,7 @@ WRAPPERS = {
 }
 #: What to do about what is not seen inside a compiled graph.
 RUN_EAGERLY = 'torch.compiler.set_stance("force_eager") runs it as it is written'
-CALLED = {"OptimizedModule"}  # the wrapped module runs compiled: only the wrapper is called
+CALLED = {"OptimizedModule"}  # a torch that hides compiled modules shows the wrapper alone
 
 
 def inside(module: torch.nn.Module) -> torch.nn.Module | None:
@@ -47,8 +47,11 @@ def walk(
     is_seen = True
     while (inner := inside(module)) is not None:
         if type(module).__name__ in CALLED:
-            yield path, module, True
-            is_seen = False
+            from tensortap.models.probes import is_slot_traced  # which imports this file
+
+            if not is_slot_traced():
+                yield path, module, True
+                is_seen = False
         module = inner
     if id(module) in seen:
         return
