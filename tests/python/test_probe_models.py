@@ -103,9 +103,10 @@ def train(
             # Opened for each step: it caches the weights, where nothing is compiled.
             with torch.autocast("cpu", torch.bfloat16, enabled=options.get("is_bf16", False)):
                 if hasattr(model, "config"):
-                    tokens = torch.randint(0, 64, (2, 8))
                     is_bert = "Bert" in type(model).__name__
-                    labels = torch.tensor([0, 1]) if is_bert else tokens
+                    tokens = torch.randint(0, 64, (4 if is_bert else 2, 8))
+                    # Not [0, 1]: gradients of two examples that are nearly equal would cancel.
+                    labels = torch.randint(0, 2, (4,)) if is_bert else tokens
                     loss = call(input_ids=tokens, labels=labels).loss
                 else:
                     x = torch.randn(2, 5, 8) if isinstance(model, Recurrent) else torch.randn(2, 8)
