@@ -6,6 +6,7 @@ and that alone makes several percent.
 """
 
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import harness
@@ -32,7 +33,7 @@ def bare() -> None:
 
 
 def monitored(monitor: Any, expected: int) -> Callable[[], None]:
-    """Give a function that makes one step of the quick start."""
+    """Return a function that makes one step of the quick start."""
     step = 0
 
     def one() -> None:
@@ -51,7 +52,7 @@ def monitored(monitor: Any, expected: int) -> Callable[[], None]:
 
 
 def block(package: Any, named: bool = False, is_on: bool = True) -> float:
-    """Give the time of a step; a new monitor is there for these steps only."""
+    """Return the time of a step; a new monitor is there for these steps only."""
     if package is None:
         bare()
         return harness.seconds(lambda: [bare() for _ in range(STEPS)]) / STEPS
@@ -69,21 +70,24 @@ def block(package: Any, named: bool = False, is_on: bool = True) -> float:
     return taken
 
 
-def best(*blocks: Callable[[], float], turns: int) -> list[float]:
-    """Give the shortest time of each: differences of medians on a busy machine are noise."""
-    taken = [[block() for block in blocks] for _ in range(turns)]
-    return [min(times) for times in zip(*taken, strict=True)]
+def extra(observed: Callable[[], float], turns: int) -> float:
+    """Return what a step takes more than a bare one: the median over neighbouring blocks."""
+    differences = []
+    for turn in range(turns):  # each goes first equally often
+        if turn % 2:
+            taken = observed()
+            differences.append(taken - block(None))
+        else:
+            without = block(None)
+            differences.append(observed() - without)
+    return median(differences)
 
 
-*extra, without = best(
-    lambda: block(torch_module_monitor),
-    lambda: block(tensortap.monitor, named=True),
-    lambda: block(tensortap.monitor),
-    lambda: block(tensortap.monitor, named=True, is_on=False),
-    lambda: block(None),
-    turns=60,
-)
-theirs, ours, lambdas, off = (taken - without for taken in extra)
+theirs = extra(lambda: block(torch_module_monitor), turns=60)
+ours = extra(lambda: block(tensortap.monitor, named=True), turns=400)
+lambdas = extra(lambda: block(tensortap.monitor), turns=60)
+off = extra(lambda: block(tensortap.monitor, named=True, is_on=False), turns=200)
+without = median(block(None) for _ in range(60))
 what = "monitor, quick start on 100 layers"
 harness.row(f"{what}, by name: times less than torch-module-monitor", theirs / ours, 20, unit="x")
 harness.row(f"{what}, with its own lambdas: times less", theirs / lambdas, 2, unit="x")

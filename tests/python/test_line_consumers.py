@@ -5,6 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -197,3 +199,26 @@ def test_there_is_a_limit_to_consumers_and_it_says_so() -> None:
         watch.close()
     assert watches[0].errors == (0, None)
     assert FILE
+
+
+THREADS = """\
+import ctypes, time
+from tensortap import _core
+
+libc = ctypes.CDLL(None)
+enter = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: None)
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    threads = [ctypes.c_ulong() for _ in range(8)]
+    for thread in threads:
+        assert libc.pthread_create(ctypes.byref(thread), None, enter, None) == 0
+    for _ in range(40):
+        _core.watch_lines(lambda event: None, select=lambda code: False).close()
+    for thread in threads:
+        libc.pthread_join(thread, None)
+"""
+
+
+def test_consumers_come_and_go_while_threads_of_other_languages_come_to_python() -> None:
+    ran = subprocess.run([sys.executable, "-c", THREADS], timeout=120)
+    assert ran.returncode == 0

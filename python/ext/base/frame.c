@@ -194,6 +194,15 @@ PyObject *base_frame_sent(base_frame *at)
 
 #endif
 
+/* A thread of C++ that comes to Python, such as one of autograd's, makes its state without the GIL.  Python
+ * 3.11 puts it into the list first and fills it then, under a lock of its own. */
+PyThreadState *base_first_thread(void)
+{
+    PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    (void)PyThreadState_SetAsyncExc(0, NULL); /* no thread has this number; it waits for that lock */
+    return first;
+}
+
 int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const PyCodeObject *code)
 {
     base_frame *here = frame != NULL ? base_frame_of(frame) : base_frame_running();

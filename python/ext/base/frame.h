@@ -11,6 +11,8 @@
 
 typedef struct base_frame base_frame; /* a frame of Python that runs */
 
+/* The first of all threads, for PyThreadState_Next(); its state is complete. */
+PyThreadState *base_first_thread(void);
 base_frame *base_frame_running(void); /* the frame that runs Python code now */
 /* The newest frame of a thread, which waits for the GIL; NULL: none, or this Python hides it. */
 base_frame *base_frame_top(PyThreadState *thread);

@@ -243,7 +243,7 @@ uint64_t lines_frame_named(lines_source *source, int id, base_frame *at, const l
     if (read->object == NULL || Py_REFCNT(read->object) < 2) /* no other name has it */
         return 0;
     uint64_t key = key_on_stack(source, id, base_frame_back(at), read);
-    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *thread = base_first_thread();
     for (; thread != NULL && key == 0; thread = PyThreadState_Next(thread))
         if (thread != PyThreadState_Get()) /* one of them has started this one */
             key = key_on_stack(source, id, base_frame_top(thread), read);

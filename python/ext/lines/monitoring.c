@@ -297,7 +297,7 @@ static void free_driver(lines_source *source)
 /* Selected code that runs already has had its call event. */
 static void listen_to_running(lines_source *source)
 {
-    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *thread = base_first_thread();
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
         PyFrameObject *frame = PyThreadState_GetFrame(thread); /* owned */
         while (frame != NULL) {

@@ -128,7 +128,7 @@ static void stop_bypass(void)
 static void wake_bypass(lines_source *source)
 {
     source->driver->wakes++;
-    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *thread = base_first_thread();
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
         _PyCFrame *at = thread->c_tracefunc == on_trace ? thread->cframe : NULL;
         for (; at != NULL; at = at != &thread->root_cframe ? at->previous : NULL)
@@ -429,7 +429,7 @@ static PyType_Spec tracer_spec = {
 /* Frames that we silenced, and that may be wanted now. */
 static void wake_frames(lines_source *source)
 {
-    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *thread = base_first_thread();
     for (; thread != NULL; thread = PyThreadState_Next(thread))
         base_frame_wake(thread);
     wake_bypass(source);

@@ -62,7 +62,7 @@ static void sum_up(lines_source *source)
 uint64_t lines_newest_thread(void)
 {
     uint64_t newest = 0;
-    PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *at = base_first_thread();
     for (; at != NULL; at = PyThreadState_Next(at))
         newest = PyThreadState_GetID(at) > newest ? PyThreadState_GetID(at) : newest;
     return newest;

@@ -33,7 +33,7 @@ static base_frame *outermost_backward(const runs_watch *self, base_frame *at)
 static base_frame *backward_of_others(const runs_watch *self)
 {
     base_frame *found = NULL;
-    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    PyThreadState *thread = base_first_thread();
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
         base_frame *other = outermost_backward(self, base_frame_top(thread));
         if (other != NULL && found != NULL)
