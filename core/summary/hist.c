@@ -155,7 +155,7 @@ static void add_tile(tt_hist *hist, const float *x, size_t n, tables *counts)
     for (i = 0; i < n; i++) /* often half of the elements */
         zeros += x[i] == 0;
     hist->zeros += zeros;
-    for (i = 0; edges > zeros; i++) {
+    for (i = 0; i < n && edges > zeros; i++) { /* n: another thread may write to the tensor meanwhile */
         uint32_t exponent = bits_of(x[i]) >> 23 & 0xff;
         if ((exponent == 0 || exponent == 0xff) && x[i] != 0) {
             add_value(hist, (double)x[i], 1);

@@ -63,8 +63,7 @@ void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order)
     walk->item = item;
     walk->swap = t->is_swapped && alignment > 1 ? alignment : 0;
     walk->ndim = 0;
-    bool is_one_run = tt_tensor_is_contiguous(t); /* as nearly all are */
-    for (int32_t d = 0; !is_one_run && d < t->ndim; d++) {
+    for (int32_t d = 0; t->count > 0 && d < t->ndim; d++) {
         if (t->shape[d] == 1)
             continue; /* its stride means nothing */
         walk->shape[walk->ndim] = t->shape[d];
@@ -72,7 +71,7 @@ void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order)
         walk->ndim++;
     }
     if (walk->ndim == 0) {
-        walk->shape[0] = t->count;
+        walk->shape[0] = t->count > 0 ? 1 : 0;
         walk->stride[0] = (int64_t)item;
         walk->ndim = 1;
     }
