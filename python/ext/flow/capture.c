@@ -42,7 +42,6 @@ static void flow_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
     flow_stop(flow_of(self));
-    flow_forget_returned(flow_of(self));
     flow_chart_free(&flow_of(self)->chart);
     flow_calls_clear(&flow_of(self)->calls);
     binding_dealloc(self);

@@ -17,7 +17,7 @@ void flow_value_free(flow_value *value)
 
 static void node_free(flow_node *node)
 {
-    flow_value_free(&node->value);
+    flow_value_free(&node->sight.value);
     Py_CLEAR(node->name);
     Py_CLEAR(node->code);
     Py_CLEAR(node->owner);
@@ -53,7 +53,7 @@ void flow_chart_clear(flow_chart *chart)
         flow_chart_drop(chart);
     chart->oldest = chart->next = chart->begun = 1;
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
-        flow_value_free(&chart->waiting[i].value);
+        flow_value_free(&chart->waiting[i].sight.value);
         chart->waiting_key[i] = 0;
     }
 }
@@ -109,7 +109,7 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     flow_node *node = flow_chart_at(chart, chart->next);
     *node = (flow_node){ .id = chart->next++,
                          .key = key,
-                         .moment = ++chart->moment,
+                         .sight.moment = ++chart->moment,
                          .name = Py_NewRef(name),
                          .code = Py_NewRef(code),
                          .line = line };
@@ -127,29 +127,14 @@ static bool is_same_value(const flow_value *x, const flow_value *y)
            memcmp(&a->stats, &b->stats, sizeof a->stats) == 0;
 }
 
-static bool is_same_tensor(const flow_node *a, const flow_node *b)
+uint64_t flow_chart_same(const flow_chart *chart, uint64_t end, PyObject *name, const flow_sight *sight,
+                         uint64_t frame)
 {
-    return a->object == b->object && a->version == b->version && is_same_value(&a->value, &b->value);
-}
-
-uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state)
-{
-    uint64_t id = chart->begun < chart->next ? chart->begun : chart->next;
-    while (id-- > chart->oldest && state->object != NULL) {
+    for (uint64_t id = end - 1; id >= chart->oldest && sight->object != NULL; id--) {
         const flow_node *node = flow_chart_at(chart, id);
-        if (node->object == state->object && node->version == state->version &&
-            PyUnicode_Compare(node->name, name) == 0 && is_same_value(&node->value, &state->value))
-            return id;
-    }
-    return 0;
-}
-
-uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node)
-{
-    for (uint64_t id = node->id - 1; id >= chart->oldest && node->object != NULL; id--) {
-        const flow_node *other = flow_chart_at(chart, id);
-        if (other->frame != node->frame && is_same_tensor(other, node) &&
-            PyUnicode_Compare(other->name, node->name) == 0)
+        if (node->sight.object == sight->object && node->sight.version == sight->version &&
+            node->frame != frame && PyUnicode_Compare(node->name, name) == 0 &&
+            is_same_value(&node->sight.value, &sight->value))
             return id;
     }
     return 0;
@@ -181,8 +166,6 @@ static bool add_nodes(const flow_chart *chart, uint64_t key, flow_ids *out, int 
         return flow_ids_add(out, id);
     if (depth < MOST_PASSED)
         state = flow_chart_waiting(chart, key);
-    if (state != NULL && state->descent.caller_key != 0)
-        return add_nodes(chart, state->descent.caller_key, out, depth + 1);
     for (size_t i = 0; state != NULL && i < state->descent.count; i++)
         is_any = add_nodes(chart, state->descent.key[i], out, depth + 1) || is_any;
     return is_any;
@@ -208,7 +191,7 @@ static void list_chain(const flow_chart *chart, uint64_t key, flow_wait *out)
     while (key != 0 && out->key_count < FLOW_CHAIN) {
         const flow_state *state = flow_chart_waiting(chart, key);
         out->key[out->key_count++] = key;
-        key = state != NULL ? state->descent.caller_key : 0;
+        key = state != NULL && state->descent.is_passed ? state->descent.key[0] : 0;
     }
 }
 
@@ -271,8 +254,8 @@ void flow_chart_adopt(flow_chart *chart, const flow_node *node)
 static int by_moment(const void *a, const void *b)
 {
     const flow_node *x = *(flow_node *const *)a, *y = *(flow_node *const *)b;
-    if (x->moment != y->moment)
-        return x->moment < y->moment ? -1 : 1;
+    if (x->sight.moment != y->sight.moment)
+        return x->sight.moment < y->sight.moment ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
@@ -302,19 +285,16 @@ flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key)
             return NULL;
     }
     size_t at = chart->waiting_next++ % FLOW_WAITING;
-    flow_value_free(&chart->waiting[at].value);
+    flow_value_free(&chart->waiting[at].sight.value);
     chart->waiting_key[at] = key;
     return &chart->waiting[at];
 }
 
 void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
 {
-    node->value = state->value; /* handed over, so theirs is empty */
-    state->value = (flow_value){ 0 };
+    node->sight = state->sight; /* handed over, so theirs is empty */
+    state->sight = (flow_sight){ 0 };
     chart->waiting_key[state - chart->waiting] = 0;
-    node->moment = state->moment;
-    node->object = state->object;
-    node->version = state->version;
 }
 
 bool flow_ids_add(flow_ids *ids, uint64_t id)
@@ -342,7 +322,7 @@ static int node_copy(const flow_node *node, flow_node *out)
     out->name = Py_NewRef(node->name);
     out->code = Py_NewRef(node->code);
     out->owner = Py_XNewRef(node->owner);
-    (void)tt_sample_share(out->value.sample);
+    (void)tt_sample_share(out->sight.value.sample);
     return 0;
 }
 

@@ -23,6 +23,14 @@ typedef struct flow_value {
 
 void flow_value_free(flow_value *value);
 
+/* One state of a tensor, as a statement saw it. */
+typedef struct flow_sight {
+    uint64_t moment;    /* what came before it in the program has a smaller one */
+    const void *object; /* the tensor's address, for comparison only, and its version */
+    uint32_t version;
+    flow_value value;
+} flow_sight;
+
 enum { FLOW_WAITS = 4, FLOW_CHAIN = 8, FLOW_UNTIL = 4 };
 
 /* An arrow from a state that is in no node yet. */
@@ -35,16 +43,13 @@ typedef struct flow_wait {
 
 typedef struct flow_node {
     uint64_t id, key, frame;
-    uint64_t moment; /* what came before it in the program has a smaller one */
+    flow_sight sight;
     flow_wait waits[FLOW_WAITS];
     size_t wait_count;
-    const void *object; /* the tensor's address, for comparison only, and its version */
-    uint32_t version;
     PyObject *name, *code; /* owned; str and code object */
     PyObject *owner;       /* owned or NULL; weak reference to the frame's `self` */
     int line;
     bool is_source;
-    flow_value value;
     size_t from_count;
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
@@ -56,22 +61,19 @@ typedef struct flow_ids { /* of nodes that arrows start at */
 
 bool flow_ids_add(flow_ids *ids, uint64_t id); /* false: it is 0, or there is no memory */
 
-enum { FLOW_WAITING = 64, FLOW_RETURNED = 16, FLOW_ORIGINS = 8 };
+enum { FLOW_WAITING = 64, FLOW_ORIGINS = 8 };
 
 /* Where a tensor comes from that a function was given. */
 typedef struct flow_descent {
-    uint64_t caller_key; /* the caller's name for it; 0: it has none ... */
-    size_t count;        /* ... but has it from another call, made of these keys */
+    bool is_passed; /* the one key is that of the caller's name for it; else ... */
+    size_t count;   /* ... the caller has no name, but has it from another call, made of these keys */
     uint64_t key[FLOW_ORIGINS];
 } flow_descent;
 
 /* A state that was read, for the node that it may become. */
 typedef struct flow_state {
-    uint64_t moment;
+    flow_sight sight;
     flow_descent descent;
-    const void *object; /* as in a node */
-    uint32_t version;
-    flow_value value;
 } flow_state;
 
 typedef struct flow_chart {
@@ -111,13 +113,10 @@ uint64_t flow_chart_find(const flow_chart *chart, uint64_t key);
 /* Adds a node, perhaps in place of the oldest; its value is empty and its name
  * and code are new references.  NULL: no memory. */
 flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line);
-/* The newest other node of this name that shows the same tensor in the same state
- * in another frame: where a function has a variable of the function around it from.
- * 0: none. */
-uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
-/* The newest node from before capturing began anew that shows this state of the name;
- * 0: none.  Keys do not last that long. */
-uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state);
+/* The newest node of this name before the id `end` that shows the same tensor in the same state, and is
+ * not in this frame (0: in any); 0: none. */
+uint64_t flow_chart_same(const flow_chart *chart, uint64_t end, PyObject *name, const flow_sight *sight,
+                         uint64_t frame);
 /* Adds arrows to what ends there already; 0 is no id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
 /* Adds the node that shows a state, or those of what a function had it from; false: there are
@@ -199,19 +198,12 @@ typedef struct flow_object {
     flow_calls calls;
     tt_sample_options options;
     bool has_returns, has_arrays;
-    int consumer;          /* of the line source; -1: off */
-    uint64_t errors;       /* of consumers that were stopped */
-    uint64_t return_frame; /* the frame that is about to return, and what it reads */
-    size_t returned_count;
-    struct {
-        uint64_t key;
-        PyObject *name; /* owned */
-    } returned[FLOW_RETURNED];
+    int consumer;    /* of the line source; -1: off */
+    uint64_t errors; /* of consumers that were stopped */
 } flow_object;
 
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
-void flow_forget_returned(flow_object *self);
 PyObject *flow_engine(PyObject *self, PyObject *looks);
 PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *looks);

@@ -57,7 +57,7 @@ static int describe(const flow_node *node, uint64_t id, const look *how, PyObjec
                     tt_graph_node *out)
 {
     const PyCodeObject *where = (PyCodeObject *)node->code;
-    const summary_facts *facts = &node->value.facts;
+    const summary_facts *facts = &node->sight.value.facts;
     *out = (tt_graph_node){ .id = id,
                             .name = utf8(node->name, owners),
                             .file = utf8(where->co_filename, owners),
@@ -71,9 +71,9 @@ static int describe(const flow_node *node, uint64_t id, const look *how, PyObjec
                             .shape = facts->shape,
                             .ndim = facts->ndim,
                             .device = facts->device[0] != '\0' ? facts->device : NULL,
-                            .note = node->value.note,
+                            .note = node->sight.value.note,
                             .stats = facts->has_stats ? &facts->stats : NULL,
-                            .sample = node->value.sample };
+                            .sample = node->sight.value.sample };
     return out->name == NULL || out->file == NULL || out->code == NULL || out->function == NULL ||
                    out->label == NULL
                ? -1

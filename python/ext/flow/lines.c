@@ -45,6 +45,13 @@ static void read_value(const flow_object *self, PyObject *obj, flow_value *out)
         out->note = tensor_view_result_word(why);
 }
 
+static void look_at(const flow_object *self, const lines_name *name, flow_sight *out)
+{
+    out->object = name->object;
+    out->version = name->version;
+    read_value(self, name->object, &out->value);
+}
+
 /* ---- nodes --------------------------------------------------------------------- */
 
 /* The frame of a node, and a weak reference to its `self`, which may be a module with a path.  A
@@ -69,16 +76,17 @@ static void set_frame(const flow_object *self, flow_node *node, const lines_even
  * source; 0: it knows nothing of it. */
 static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
 {
-    if (!node->value.facts.has_stats || !runs_has_open_run(self->runs))
+    const summary_facts *facts = &node->sight.value.facts;
+    if (!facts->has_stats || !runs_has_open_run(self->runs))
         return;
     const runs_change change = { .key = key,
                                  .file = ((PyCodeObject *)node->code)->co_filename,
                                  .name = node->name,
                                  .line = node->line,
                                  .root = self->root,
-                                 .stats = &node->value.facts.stats,
-                                 .shape = node->value.facts.shape,
-                                 .ndim = node->value.facts.ndim };
+                                 .stats = &facts->stats,
+                                 .shape = facts->shape,
+                                 .ndim = facts->ndim };
     /* an exception is the source's to count */
     (void)runs_put_change(self->state, self->runs, &change, obj);
 }
@@ -100,15 +108,20 @@ static bool is_free(PyObject *code, PyObject *name)
     return is_it;
 }
 
+/* The node of the same tensor by the same name in another frame: where a function has a variable of
+ * the function around it from.  0: none. */
+static uint64_t shown_outside(const flow_object *self, const flow_node *node)
+{
+    return flow_chart_same(&self->chart, node->id, node->name, &node->sight, node->frame);
+}
+
 /* A source of a function may be a tensor of the caller, under another name. */
 static void join_caller(flow_object *self, const lines_event *event, flow_node *node,
                         const flow_descent *descent)
 {
     uint64_t outer = 0;
-    if (descent->caller_key != 0)
-        flow_chart_expect(&self->chart, node, descent->caller_key);
-    else if (is_free(event->code, node->name))
-        outer = flow_chart_outer(&self->chart, node);
+    if (!descent->is_passed && is_free(event->code, node->name))
+        outer = shown_outside(self, node);
     (void)flow_node_join(node, &outer, 1);
     for (size_t i = 0; i < descent->count; i++)
         flow_chart_expect(&self->chart, node, descent->key[i]);
@@ -132,43 +145,43 @@ static void find_descent(const flow_object *self, const lines_event *event, cons
     lines_source *source = self->state->lines;
     const flow_return *back = NULL;
     size_t at = 0;
-    lines_call call;
-    out->caller_key = lines_frame_passed(source, self->consumer, event->at, read);
-    out->count = 0;
-    if (out->caller_key != 0 || read->object == NULL)
+    lines_caller caller;
+    (void)lines_frame_below(source, self->consumer, event->at, &caller);
+    uint64_t key = lines_frame_passed(&caller, read);
+    *out = (flow_descent){ .is_passed = key != 0, .count = key != 0, .key = { key } };
+    if (out->is_passed || read->object == NULL)
         return;
-    if (!lines_frame_below(source, self->consumer, event->at, &call))
-        call.frame = 0;
-    while (flow_calls_next(&self->calls, &call, read->object, &at, &back))
-        if (lines_frame_receives(source, self->consumer, event->at, read, back->to.site, false))
+    while (flow_calls_next(&self->calls, &caller.call, read->object, &at, &back))
+        if (lines_frame_receives(source, &caller, event->at, read, back->to.site, false))
             add_origins(back, read->object, out);
     if (out->count > 0 || read->kind != LINES_LOCAL || read->is_seen)
         return;
-    uint64_t holder = lines_frame_named(source, self->consumer, event->at, read);
-    if (holder != 0 &&
-        (flow_chart_find(&self->chart, holder) != 0 || flow_chart_waiting(&self->chart, holder) != NULL))
-        out->caller_key = holder;
-    if (out->caller_key != 0)
+    key = lines_frame_named(source, self->consumer, event->at, read);
+    if (key != 0 &&
+        (flow_chart_find(&self->chart, key) != 0 || flow_chart_waiting(&self->chart, key) != NULL)) {
+        *out = (flow_descent){ .is_passed = true, .count = 1, .key = { key } };
         return;
+    }
     /* g(x + 1), g(f(x) * 2): the caller has no name for it, but has computed it just now. */
-    out->count = lines_frame_argument(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
-    for (at = 0; flow_calls_next(&self->calls, &call, NULL, &at, &back);)
-        if (lines_frame_receives(source, self->consumer, event->at, read, back->to.site, true))
+    out->count = lines_frame_argument(source, &caller, event->at, read, out->key, FLOW_ORIGINS);
+    for (at = 0; flow_calls_next(&self->calls, &caller.call, NULL, &at, &back);)
+        if (lines_frame_receives(source, &caller, event->at, read, back->to.site, true))
             add_origins(back, NULL, out);
 }
 
 /* ---- changes ----------------------------------------------------------------- */
 
-/* The node of this state from before capturing was off for a while; 0: none. */
+/* The node of this state from before capturing was off for a while, when it had another key; 0: none. */
 static uint64_t seen_before(flow_object *self, const lines_name *read, const flow_state *kept)
 {
-    flow_state live = { .object = read->object, .version = read->version };
-    if (self->chart.begun <= self->chart.oldest)
+    const flow_chart *chart = &self->chart;
+    flow_sight live = { .object = read->object, .version = read->version };
+    uint64_t end = chart->begun < chart->next ? chart->begun : chart->next;
+    if (end <= chart->oldest)
         return 0;
-    if (kept != NULL)
-        return flow_chart_before(&self->chart, read->name, kept);
-    read_value(self, read->object, &live.value);
-    uint64_t id = flow_chart_before(&self->chart, read->name, &live);
+    if (kept == NULL)
+        read_value(self, read->object, &live.value);
+    uint64_t id = flow_chart_same(chart, end, read->name, kept != NULL ? &kept->sight : &live, 0);
     flow_value_free(&live.value);
     return id;
 }
@@ -189,15 +202,13 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
         return 0;
     node->is_source = true;
     set_frame(self, node, event);
-    node->object = read->object;
-    node->version = read->version;
     flow_descent descent;
     if (kept != NULL) {
         descent = kept->descent;
         flow_chart_take(&self->chart, kept, node);
     } else {
         find_descent(self, event, read, &descent);
-        read_value(self, read->object, &node->value);
+        look_at(self, read, &node->sight);
     }
     join_caller(self, event, node, &descent);
     return node->id;
@@ -227,13 +238,11 @@ static void add_change(flow_object *self, const lines_event *event, size_t at)
     if (node == NULL)
         goto out;
     set_frame(self, node, event);
-    read_value(self, change->now.object, &node->value);
-    node->object = change->now.object;
-    node->version = change->now.version;
+    look_at(self, &change->now, &node->sight);
     if (self->calls.count > 0)
         add_results(self, event, at, node, &from);
     if (from.count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
-        (void)flow_ids_add(&from, flow_chart_outer(&self->chart, node));
+        (void)flow_ids_add(&from, shown_outside(self, node));
     (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, change->now.key, change->now.object);
 out:
@@ -260,13 +269,11 @@ static void put_aside(flow_object *self, const lines_event *event, const lines_n
         state = flow_chart_put_aside(&self->chart, read->key);
         if (state == NULL)
             return;
-        state->object = read->object;
-        state->version = read->version;
-        read_value(self, read->object, &state->value);
+        look_at(self, read, &state->sight);
     }
-    state->moment = ++self->chart.moment; /* of the statement that may make it a node */
+    state->sight.moment = ++self->chart.moment; /* of the statement that may make it a node */
     find_descent(self, event, read, &descent);
-    if (is_new || descent.caller_key != 0 || descent.count > 0)
+    if (is_new || descent.count > 0)
         state->descent = descent; /* a generator has its argument from where it had it first */
 }
 
@@ -275,24 +282,9 @@ static void on_before(void *context, const lines_event *event)
     flow_object *self = context;
     for (size_t i = 0; i < event->read_count; i++)
         put_aside(self, event, &event->reads[i]);
-    if (self->has_returns && event->is_return) {
-        flow_forget_returned(self);
-        self->return_frame = event->frame;
-        for (size_t i = 0; i < event->read_count && i < FLOW_RETURNED; i++) {
-            self->returned[i].key = event->reads[i].key;
-            self->returned[i].name = Py_NewRef(event->reads[i].name);
-            self->returned_count++;
-        }
-    }
 }
 
 /* ---- returned values ----------------------------------------------------- */
-
-void flow_forget_returned(flow_object *self)
-{
-    while (self->returned_count > 0)
-        Py_CLEAR(self->returned[--self->returned_count].name);
-}
 
 static bool is_wanted(flow_object *self, PyObject *obj)
 {
@@ -312,10 +304,10 @@ static bool is_wanted(flow_object *self, PyObject *obj)
 static void return_to_caller(flow_object *self, const lines_event *event, PyObject *value,
                              const flow_origin *from, size_t count)
 {
-    lines_call to;
+    lines_caller to;
     if (count == 0 || !lines_frame_below(self->state->lines, self->consumer, event->at, &to))
         return;
-    flow_return *back = flow_calls_add(&self->calls, &to, value);
+    flow_return *back = flow_calls_add(&self->calls, &to.call, value);
     for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
         back->from[back->from_count++] = from[i];
 }
@@ -329,10 +321,8 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
                               : PyUnicode_FromFormat("return %U[%zd]", function, item);
     if (name == NULL)
         return;
-    for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
-        lines_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
-        (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
-    }
+    for (size_t i = 0; i < event->read_count; i++)
+        (void)flow_ids_add(&from, start_of_arrow(self, event, &event->reads[i]));
     /* and what the functions gave that the statement called */
     size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
     for (size_t i = 0; i < given_count; i++)
@@ -344,7 +334,7 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
     if (node == NULL)
         goto out;
     set_frame(self, node, event);
-    read_value(self, obj, &node->value);
+    read_value(self, obj, &node->sight.value);
     (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, 0, obj);
     return_to_caller(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
@@ -388,13 +378,11 @@ static void on_sent(void *context, const lines_event *event)
     flow_object *self = context;
     flow_descent descent;
     find_descent(self, event, &event->reads[0], &descent);
-    const uint64_t *keys = descent.caller_key != 0 ? &descent.caller_key : descent.key;
-    size_t count = descent.caller_key != 0 ? 1 : descent.count;
     lines_call to = { .frame = event->frame, .run = event->run, .site = event->first_site };
-    flow_return *back = count > 0 ? flow_calls_add(&self->calls, &to, event->value) : NULL;
-    for (size_t i = 0; back != NULL && i < count; i++)
+    flow_return *back = descent.count > 0 ? flow_calls_add(&self->calls, &to, event->value) : NULL;
+    for (size_t i = 0; back != NULL && i < descent.count; i++)
         back->from[back->from_count++] =
-            (flow_origin){ .key = keys[i], .object = event->value, .is_above = true };
+            (flow_origin){ .key = descent.key[i], .object = event->value, .is_above = true };
 }
 
 /* ---- on and off ---------------------------------------------------------- */

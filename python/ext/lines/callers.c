@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
+#include <stdlib.h>
+
 enum { MOST_BELOW = 1000, MOST_SEARCHED = 32 }; /* frames that are looked at */
 
 lines_record *lines_source_below(lines_source *source, base_frame *at)
@@ -16,47 +18,32 @@ lines_record *lines_source_below(lines_source *source, base_frame *at)
     return found;
 }
 
-/* The same, if the consumer hears of it and a statement runs there. */
-static const lines_record *caller_of(lines_source *source, int id, base_frame *at)
+static int by_site(const void *wanted, const void *one)
+{
+    return *(const int *)wanted - ((const lines_site *)one)->site;
+}
+
+bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_caller *out)
 {
     const lines_record *below = lines_source_below(source, at);
     bool is_heard = below != NULL && below->mask & (uint32_t)1 << id;
-    return is_heard && !below->is_bare && below->statement >= 0 ? below : NULL;
-}
-
-bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_call *call)
-{
-    const lines_record *below = caller_of(source, id, at);
-    int unit = below != NULL ? base_frame_instruction(below->at) : -1;
-    if (unit < 0 || unit >= below->code->table->instruction_count)
+    *out = (lines_caller){ 0 };
+    if (!is_heard || below->is_bare || below->statement < 0)
         return false;
-    *call = (lines_call){ .frame = below->number,
-                          .run = below->run,
-                          .site = below->code->table->begin_at[unit] };
+    const lines_table *table = below->code->table;
+    int unit = base_frame_instruction(below->at);
+    if (unit < 0 || unit >= table->instruction_count)
+        return false;
+    int site = table->begin_at[unit];
+    out->call = (lines_call){ .frame = below->number, .run = below->run, .site = site };
+    out->record = below;
+    out->given = bsearch(&site, table->sites, (size_t)table->site_count, sizeof *table->sites, by_site);
     return true;
 }
 
 /* ---- what a call is given ------------------------------------------------------ */
 
 enum { NO_ARGUMENT = -1, ANY_ARGUMENT = -2 };
-
-/* The call that the frame is there for; NULL: it is not known. */
-static const lines_site *site_below(lines_source *source, int id, base_frame *at)
-{
-    lines_call call;
-    if (!lines_frame_below(source, id, at, &call))
-        return NULL;
-    const lines_table *table = caller_of(source, id, at)->code->table;
-    int low = 0, high = table->site_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (table->sites[middle].site < call.site)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < table->site_count && table->sites[low].site == call.site ? &table->sites[low] : NULL;
-}
 
 static bool is_self(PyObject *name)
 {
@@ -92,13 +79,13 @@ static bool is_transparent(base_frame *at)
 }
 
 /* Which argument of its frame the read is: its slot; or one of those above. */
-static int argument_of(lines_source *source, int id, base_frame *at, const lines_name *read)
+static int argument_of(lines_source *source, const lines_caller *caller, base_frame *at,
+                       const lines_name *read)
 {
     const lines_record *record = base_map_find(&source->frames, at);
-    const lines_record *below = caller_of(source, id, at);
     int slot = 0;
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-    if (record == NULL || record->is_bare || below == NULL || read->kind != LINES_LOCAL ||
+    if (record == NULL || record->is_bare || read->kind != LINES_LOCAL ||
         base_frame_code(at)->co_flags & suspends) /* who resumes it need not be who called it */
         return NO_ARGUMENT;
     while (slot < record->slot_count && slot < record->code->table->argument_count &&
@@ -106,7 +93,7 @@ static int argument_of(lines_source *source, int id, base_frame *at, const lines
         slot++;
     if (slot == record->slot_count || slot == record->code->table->argument_count)
         return NO_ARGUMENT;
-    for (at = base_frame_back(at); at != NULL && at != below->at; at = base_frame_back(at))
+    for (at = base_frame_back(at); at != NULL && at != caller->record->at; at = base_frame_back(at))
         if (!is_transparent(at))
             return ANY_ARGUMENT; /* it may have changed their order */
     return slot;
@@ -114,10 +101,12 @@ static int argument_of(lines_source *source, int id, base_frame *at, const lines
 
 /* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
  * What goes into the call at all, if its arguments are not known one by one. */
-static const lines_write *next_source(const lines_table *table, const lines_site *site, base_frame *at,
-                                      int argument, int *part)
+static const lines_write *next_source(const lines_caller *caller, base_frame *at, int argument, int *part)
 {
-    const lines_write *given = &site->given;
+    const lines_table *table = caller->record->code->table;
+    const lines_write *given = caller->given != NULL ? &caller->given->given : NULL;
+    if (given == NULL || argument == NO_ARGUMENT)
+        return NULL;
     if (argument == ANY_ARGUMENT || given->part_count == 0)
         return (*part)++ < 0 ? given : NULL;
     PyCodeObject *code = base_frame_code(at);
@@ -134,38 +123,34 @@ static const lines_write *next_source(const lines_table *table, const lines_site
     return NULL;
 }
 
-bool lines_frame_receives(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
-                          bool is_made)
+bool lines_frame_receives(lines_source *source, const lines_caller *caller, base_frame *at,
+                          const lines_name *read, int site, bool is_made)
 {
-    const lines_site *below = site_below(source, id, at);
-    if (below == NULL)
-        return false;
-    if (below->site == site)
+    if (caller->given != NULL && caller->call.site == site)
         return !is_made;
-    const lines_table *table = caller_of(source, id, at)->code->table;
-    int argument = is_made ? argument_of(source, id, at, read) : ANY_ARGUMENT, part = -1;
-    const lines_write *given = NULL;
-    while (argument != NO_ARGUMENT && (given = next_source(table, below, at, argument, &part)) != NULL)
+    const int *calls = caller->record->code->table->write_calls;
+    int argument = is_made ? argument_of(source, caller, at, read) : ANY_ARGUMENT, part = -1;
+    const lines_write *given;
+    while ((given = next_source(caller, at, argument, &part)) != NULL)
         for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
-            if (table->write_calls[given->calls + i] == site)
+            if (calls[given->calls + i] == site)
                 return true;
     return false;
 }
 
-size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const lines_name *read,
-                            uint64_t *keys, size_t most)
+size_t lines_frame_argument(lines_source *source, const lines_caller *caller, base_frame *at,
+                            const lines_name *read, uint64_t *keys, size_t most)
 {
-    const lines_site *site = site_below(source, id, at);
-    const lines_record *below = caller_of(source, id, at);
-    int argument = site != NULL ? argument_of(source, id, at, read) : NO_ARGUMENT, part = -1;
-    const lines_write *given = NULL;
-    size_t count = 0;
-    if (argument == NO_ARGUMENT || !below->has_reads)
+    const lines_record *below = caller->record;
+    if (below == NULL || !below->has_reads)
         return 0;
-    const lines_table *table = below->code->table;
-    while ((given = next_source(table, site, at, argument, &part)) != NULL) {
+    const int *numbers = below->code->table->write_reads;
+    int argument = argument_of(source, caller, at, read), part = -1;
+    const lines_write *given;
+    size_t count = 0;
+    while ((given = next_source(caller, at, argument, &part)) != NULL) {
         for (int i = 0; i < given->read_count; i++) {
-            int number = table->write_reads[given->reads + i];
+            int number = numbers[given->reads + i];
             for (int k = 0; k < below->read_count && count < most; k++) {
                 const lines_saved_read *one = &below->reads[k];
                 bool is_it = one->item == NULL ? k == number : one->parent == number;
@@ -178,9 +163,9 @@ size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const 
     return count;
 }
 
-uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const lines_name *read)
+uint64_t lines_frame_passed(const lines_caller *caller, const lines_name *read)
 {
-    const lines_record *below = caller_of(source, id, at);
+    const lines_record *below = caller->record;
     if (below == NULL || !below->has_reads || read->object == NULL)
         return 0;
     for (int i = 0; i < below->read_count; i++) {

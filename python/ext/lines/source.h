@@ -190,13 +190,20 @@ typedef struct lines_call {
     int site;            /* the instruction */
 } lines_call;
 
+/* The statement that makes it. */
+typedef struct lines_caller {
+    lines_call call;
+    const struct lines_record *record; /* NULL: there is none; valid within the callback */
+    const struct lines_site *given;    /* what the call is given; NULL: not known */
+} lines_caller;
+
 /* The call that the frame `at` is there for, of the nearest frame below that the consumer
  * hears of; false: there is none. */
-bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_call *call);
+bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_caller *out);
 /* The object whose method the frame runs (borrowed), by whatever name it has there; NULL: none. */
 PyObject *lines_frame_receiver(base_frame *at);
 /* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
-uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const lines_name *read);
+uint64_t lines_frame_passed(const lines_caller *caller, const lines_name *read);
 /* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
  * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
  * of a generator or a thread is known when it runs, which may be long after it was given. */
@@ -204,12 +211,12 @@ uint64_t lines_frame_named(lines_source *source, int id, base_frame *at, const l
 /* Is that call given the result of the one at `site` of the same statement, or a part of it?
  * With `is_made`: or something that was computed from it?  A call takes what it gave itself, too:
  * code that is not selected handed it on. */
-bool lines_frame_receives(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
-                          bool is_made);
+bool lines_frame_receives(lines_source *source, const lines_caller *caller, base_frame *at,
+                          const lines_name *read, int site, bool is_made);
 /* If the read is an argument: the keys of the names that the statement that calls has computed
  * it from, `most` at most; returns how many. */
-size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const lines_name *read,
-                            uint64_t *keys, size_t most);
+size_t lines_frame_argument(lines_source *source, const lines_caller *caller, base_frame *at,
+                            const lines_name *read, uint64_t *keys, size_t most);
 
 /* The source of the process, created at the first call; NULL with an exception. */
 struct binding_state;
