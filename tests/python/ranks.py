@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
-from programs import PATIENCE
+from programs import PATIENCE, fork_server
 
 
 def _work(rank, world, port, timeout, folder, function, arguments):
@@ -34,8 +33,7 @@ def _work(rank, world, port, timeout, folder, function, arguments):
 def run_ranks(world, function, *arguments, timeout=60):
     """Run function(rank, world, ...) in as many processes; return what each said."""
     with tempfile.TemporaryDirectory() as folder:
-        context = mp.get_context("forkserver")  # imports torch once for all tests
-        context.set_forkserver_preload(["torch._dynamo", "torch.distributed", "pytest", "h5py"])
+        context = fork_server()
         # Held here: its port is free when it is chosen, and it outlives every rank.
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         common = (world, store.port, timeout, folder, function, arguments)

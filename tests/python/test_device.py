@@ -6,15 +6,12 @@ Here without Triton: tensors are copied.  test_device_kernels.py has the kernels
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 from layouts import SHAPES, random_array
+from programs import forked
 from reference import assert_stats_match, expected_stats
 
 import tensortap as tt
@@ -148,13 +145,7 @@ for on_nonfinite in (None, "raise"):
 
 def test_a_watched_step_waits_for_the_device_once(tmp_path: Path) -> None:
     """Without on_nonfinite it waits for what the step before has copied: that is there."""
-    done = subprocess.run(
-        [sys.executable, "-c", STEP, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
-    )
+    done = forked(STEP, tmp_path, str(tmp_path), TENSORTAP_DEVICE_PATH="1")
     assert done.stdout.split() == ["wait"] * (3 + 4), done.stderr
     for name in ("None", "raise"):
         run = tt.open(tmp_path / name)
@@ -173,20 +164,14 @@ def test_computing_on_the_device_is_innocent() -> None:
     assert (x._version, x.grad, torch.is_grad_enabled()) == (version, None, True)
 
 
-def test_the_environment_sends_cpu_tensors_through_torch() -> None:
+def test_the_environment_sends_cpu_tensors_through_torch(tmp_path: Path) -> None:
     code = """
         import sys, torch
         from tensortap import _core
         s = _core.stats(torch.arange(4.0))
         print(s.sum, "tensortap.devices.statistics" in sys.modules)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
-    )
+    done = forked(code, tmp_path, TENSORTAP_DEVICE_PATH="1")
     assert done.stdout.split() == ["6.0", "True"], done.stderr
 
 
@@ -220,13 +205,7 @@ def test_a_compiled_model_on_a_device_records_the_same(tmp_path: Path) -> None:
     space: dict[str, Any] = {"__name__": "here"}
     exec(COMPILED, space)
     space["train"](tmp_path / "here", False)
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILED, str(tmp_path)],
-        env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = forked(COMPILED, tmp_path, str(tmp_path), TENSORTAP_DEVICE_PATH="1")
     assert done.returncode == 0, done.stderr
     here = tt.open(tmp_path / "here")
     for kind in ("eager", "compiled"):

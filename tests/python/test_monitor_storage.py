@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import finish
+from programs import forked
 
 torch = pytest.importorskip("torch")
 h5py = pytest.importorskip("h5py")
@@ -167,5 +167,5 @@ except OSError as error:
 
 
 def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    done = finish(FULL, tmp_path)
+    done = forked(FULL, tmp_path)
     assert (done.returncode, done.stdout) == (0, "File too large\n")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from monitored import Gives, close, every, measure  # noqa: E402
-from programs import finish  # noqa: E402
+from programs import forked  # noqa: E402
 from torch import nn  # noqa: E402
 from versions import needs_exchange_table  # noqa: E402
 
@@ -32,7 +29,7 @@ def test_tensors_that_cannot_be_read_are_named_once_and_the_rest_goes_on(
 
 
 def test_a_tensor_that_changes_the_metrics_while_it_is_read_is_safe(tmp_path: Path) -> None:
-    done = finish(
+    done = forked(
         """
         import torch
         from tensortap.monitor import ModuleMonitor
@@ -139,12 +136,11 @@ for key, value in sorted(monitor.get_step_metrics().items()):
 """
 
 
-def test_the_path_of_other_devices_gives_the_same() -> None:
+def test_the_path_of_other_devices_gives_the_same(tmp_path: Path) -> None:
     answers = []
     for forced in ("", "1"):
-        env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
-        command = [sys.executable, "-c", ON_A_DEVICE]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        done = forked(ON_A_DEVICE, tmp_path, TENSORTAP_DEVICE_PATH=forced)
+        assert done.returncode == 0, done.stderr
         answers.append([line.split() for line in done.stdout.splitlines()])
     assert len(answers[0]) == 27
     assert [key for key, _ in answers[0]] == [key for key, _ in answers[1]]

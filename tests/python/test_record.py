@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import answer, tensortap
+from programs import forked
 
 import tensortap as tt
 
@@ -436,8 +437,8 @@ def test_tensors_of_a_device_are_recorded_through_torch(folder: Path) -> None:
         "    run.tensor('s', torch.arange(6.0))\n"
         "    run.tensor('v', torch.arange(6.0), keep='value')\n"
     )
-    env = {**os.environ, "TENSORTAP_DEVICE_PATH": "1"}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder.parent, env=env)
+    done = forked(code, folder.parent, TENSORTAP_DEVICE_PATH="1")
+    assert done.returncode == 0, done.stderr
     run_read = tt.open(folder)
     assert run_read.stats("s", 0).sum == 15
     assert run_read.tensor("v", 0, as_numpy=True).tolist() == [0, 1, 2, 3, 4, 5]

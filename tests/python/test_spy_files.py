@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import finish
+from programs import forked
 
 torch = pytest.importorskip("torch")
 
@@ -250,7 +250,8 @@ dist.destroy_process_group()
 
 
 def test_of_a_dtensor_what_the_rank_has_is_saved_as_a_plain_tensor(tmp_path: Path) -> None:
-    assert finish(SHARDED, tmp_path).returncode == 0
+    done = forked(SHARDED, tmp_path)
+    assert done.returncode == 0, done.stderr
     t = load(tmp_path / "manual.t.call0.pt")
     assert type(t) is torch.Tensor
     assert torch.equal(t, torch.arange(6.0).reshape(2, 3))

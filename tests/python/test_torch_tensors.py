@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import SHAPES, random_array
+from programs import forked
 from reference import assert_stats_match, expected_stats
 
 import tensortap as tt
@@ -305,7 +303,7 @@ def test_a_tensor_inside_vmap_is_refused(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().err == ""
 
 
-def test_a_dtensor_is_refused_and_its_local_part_is_read() -> None:
+def test_a_dtensor_is_refused_and_its_local_part_is_read(tmp_path: Path) -> None:
     code = """
         import os, torch, torch.distributed as dist
         from torch.distributed.device_mesh import init_device_mesh
@@ -322,9 +320,7 @@ def test_a_dtensor_is_refused_and_its_local_part_is_read() -> None:
         print(_core.stats(t.to_local()).sum)
         dist.destroy_process_group()
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
-    )
+    done = forked(code, tmp_path)
     assert done.stdout.splitlines() == [
         "dtensor tensor: use t.to_local() or t.full_tensor()",
         "15.0",
@@ -332,7 +328,7 @@ def test_a_dtensor_is_refused_and_its_local_part_is_read() -> None:
 
 
 @needs_exchange_table
-def test_a_torch_without_the_exchange_table_is_read_through_its_capsule() -> None:
+def test_a_torch_without_the_exchange_table_is_read_through_its_capsule(tmp_path: Path) -> None:
     code = """
         import torch
         del torch.Tensor.__dlpack_c_exchange_api__
@@ -347,15 +343,13 @@ def test_a_torch_without_the_exchange_table_is_read_through_its_capsule() -> Non
         except TypeError as error:
             print(error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
-    )
+    done = forked(code, tmp_path)
     lines = done.stdout.splitlines()
     assert lines[:2] == ["66.0 66.0", "(1-2j)"], done.stderr
     assert lines[2].startswith("meta tensor")
 
 
-def test_a_fake_tensor_is_refused_without_a_warning_of_torch() -> None:
+def test_a_fake_tensor_is_refused_without_a_warning_of_torch(tmp_path: Path) -> None:
     code = """
 import torch, tensortap as tt
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -366,6 +360,7 @@ try:
 except TypeError as why:
     print(why)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = forked(code, tmp_path)
+    assert done.returncode == 0, done.stderr
     assert "fake" in done.stdout
     assert done.stderr == ""

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 h5py = pytest.importorskip("h5py")
 import numpy as np  # noqa: E402
+from programs import forked  # noqa: E402
 from torch import nn  # noqa: E402
 from trace_models import C, Small  # noqa: E402
 
@@ -310,12 +311,7 @@ def test_a_full_disk_is_an_error_that_names_the_variable_and_keeps_the_file(tmp_
     if mounted.returncode != 0:
         pytest.skip("mounting a small tmpfs was refused")
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", FULL, str(folder / "x.h5")],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = forked(FULL, tmp_path, str(folder / "x.h5"))
         assert "H5PYSaverCallback" in done.stdout, done.stdout + done.stderr
         assert "forward" in done.stdout
         count = int(done.stdout.split()[0])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import forked
 from recorded import batch, mlp
 
 import tensortap as tt
@@ -143,13 +142,7 @@ print(len(model.bias._post_accumulate_grad_hooks or ()))
 
 
 def test_on_a_device_the_norm_is_named_clipped(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DEVICE, str(tmp_path / "run")],
-        env={**os.environ, "TENSORTAP_DEVICE_PATH": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = forked(DEVICE, tmp_path, str(tmp_path / "run"), TENSORTAP_DEVICE_PATH="1")
     assert done.stdout == "0\n", done.stderr
     run = tt.open(tmp_path / "run")
     assert run.names(f"{NORM}*") == [CLIPPED] or not len(run.series(NORM)[0])

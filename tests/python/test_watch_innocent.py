@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import os
 import pickle
 import random
 import weakref
@@ -17,6 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from programs import forked  # noqa: E402
 from ranks import run_ranks, said  # noqa: E402
 from recorded import points, record  # noqa: E402
 from torch import nn  # noqa: E402
@@ -315,11 +315,9 @@ def test_a_watched_model_is_freed_as_soon_as_it_is_dropped(tmp_path: Path) -> No
 def test_the_device_path_records_the_same_within_rounding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import subprocess
-    import sys
-
     script = """
-import sys, torch
+import sys, torch, warnings
+warnings.simplefilter("error")
 from tensortap import _core
 from tensortap.runs.watch import watch
 torch.manual_seed(0)
@@ -336,11 +334,9 @@ recorder.close()
 """
     runs = []
     for forced in ("0", "1"):
-        env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
         path = tmp_path / forced
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", script, str(path)], env=env, check=True
-        )
+        done = forked(script, tmp_path, str(path), TENSORTAP_DEVICE_PATH=forced)
+        assert done.returncode == 0, done.stderr
         runs.append(sorted(points(path), key=lambda p: (p.site, p.step, p.call)))
     for host, device in zip(*runs, strict=True):
         assert host[:6] == device[:6]
