@@ -31,8 +31,7 @@ static void list_values(flow_return *back, PyObject *value)
     tensor_children_close(&it);
 }
 
-/* Keeps what belongs to other frames, and to this run of a statement of the frame (0: none). */
-static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
+void flow_calls_forget(flow_calls *calls, uint64_t frame, uint64_t run)
 {
     size_t kept = 0;
     for (size_t i = 0; i < calls->count; i++) {
@@ -57,7 +56,7 @@ static bool make_room(flow_calls *calls)
 
 flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *value)
 {
-    forget(calls, to->frame, to->run);
+    flow_calls_forget(calls, to->frame, to->run);
     if (!make_room(calls))
         return NULL;
     flow_return *back = &calls->back[calls->count++];
@@ -65,11 +64,6 @@ flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *v
     back->value_count = back->from_count = 0;
     list_values(back, value);
     return back;
-}
-
-void flow_calls_end(flow_calls *calls, uint64_t frame)
-{
-    forget(calls, frame, 0);
 }
 
 /* ---- taken ------------------------------------------------------------------- */

@@ -163,11 +163,10 @@ static PyMethodDef methods[] = {
     { "clear", flow_clear, METH_VARARGS, "Forget all nodes, or those that are in a copy." },
     { "places", flow_places, METH_NOARGS,
       "Return (name, code object, line, is_source, weak reference to self or None) of each node." },
-    { "engine", flow_engine, METH_O,
-      "Name the engine of Graphviz that draws the chart well: dot or nop2." },
     { "dot", flow_dot, METH_VARARGS,
-      "Write the chart for Graphviz; with the (width, height) of each node in points, all in its place,\n"
-      "for the engine nop2.  A look is (code, label of the frame, number of the node that it is drawn\n"
+      "Write the chart for Graphviz, after the engine that draws it well, dot or nop2; with the (width,\n"
+      "height) of each node in points, all in its place, for nop2.  A look is (code, label of the frame, "
+      "number of the node that it is drawn\n"
       "as: its own, or an earlier one)." },
     { "json", flow_json, METH_O, "Write the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,

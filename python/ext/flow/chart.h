@@ -183,8 +183,8 @@ size_t flow_calls_into(const flow_calls *calls, const lines_event *event, size_t
 /* The same for a statement that returns what it was given, the event of a `leave`. */
 size_t flow_calls_passed(const flow_calls *calls, const lines_event *event, flow_origin *out,
                          size_t most);
-/* The frame is left: nothing will be given to it any more. */
-void flow_calls_end(flow_calls *calls, uint64_t frame);
+/* Forgets what was given to a frame, but not to this run of a statement (0: none). */
+void flow_calls_forget(flow_calls *calls, uint64_t frame, uint64_t run);
 
 /* ---- the object ---------------------------------------------------------- */
 
@@ -204,7 +204,6 @@ typedef struct flow_object {
 
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
-PyObject *flow_engine(PyObject *self, PyObject *looks);
 PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *looks);
 

@@ -10,20 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* str.encode with what UTF-8 cannot hold replaced; lives as long as *owner. */
-static const char *utf8(PyObject *text, PyObject *owners)
+/* str.encode with what UTF-8 cannot hold replaced; lives as long as the list. */
+static const char *utf8(PyObject *text, PyObject **owners)
 {
-    const char *plain = PyUnicode_AsUTF8(text);
-    if (plain != NULL)
-        return plain;
-    PyErr_Clear();
-    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"); /* owned */
-    if (bytes == NULL || PyList_Append(owners, bytes) < 0) {
-        Py_XDECREF(bytes);
-        return NULL;
-    }
-    Py_DECREF(bytes); /* the list keeps it */
-    return PyBytes_AS_STRING(bytes);
+    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"); /* the list's */
+    binding_list_add(owners, bytes);
+    return *owners != NULL ? PyBytes_AS_STRING(bytes) : NULL;
 }
 
 /* From Python: (code, label, first). */
@@ -53,7 +45,7 @@ static look *read_looks(PyObject *list, size_t count)
     return looks;
 }
 
-static int describe(const flow_node *node, uint64_t id, const look *how, PyObject *owners,
+static int describe(const flow_node *node, uint64_t id, const look *how, PyObject **owners,
                     tt_graph_node *out)
 {
     const PyCodeObject *where = (PyCodeObject *)node->code;
@@ -74,10 +66,7 @@ static int describe(const flow_node *node, uint64_t id, const look *how, PyObjec
                             .note = node->sight.value.note,
                             .stats = facts->has_stats ? &facts->stats : NULL,
                             .sample = node->sight.value.sample };
-    return out->name == NULL || out->file == NULL || out->code == NULL || out->function == NULL ||
-                   out->label == NULL
-               ? -1
-               : 0;
+    return *owners != NULL ? 0 : -1;
 }
 
 static size_t count_edges(const flow_chart *chart)
@@ -119,9 +108,6 @@ static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_
     return count;
 }
 
-/* Makes a str of a chart. */
-typedef PyObject *maker(const tt_graph *graph, const tt_graph_size *sizes);
-
 /* From a list of (width, height); NULL with an exception. */
 static tt_graph_size *read_sizes(PyObject *list, size_t count)
 {
@@ -141,8 +127,22 @@ static tt_graph_size *read_sizes(PyObject *list, size_t count)
     return sizes;
 }
 
-/* folds: nodes that are drawn as others are left out. */
-static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bool folds, maker *make)
+static PyObject *write_dot(const tt_graph *graph, const tt_graph_size *sizes)
+{
+    tt_buf page = { 0 };
+    tt_status st = sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
+    return Py_BuildValue("sN", tt_graph_engine(graph), binding_take_text(st, &page));
+}
+
+static PyObject *write_json(const tt_graph *graph)
+{
+    tt_buf page = { 0 };
+    tt_status st = tt_graph_json(graph, &page);
+    return binding_take_text(st, &page);
+}
+
+/* In DOT, nodes that are drawn as others are left out. */
+static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bool is_dot)
 {
     const flow_chart *chart = &self->chart;
     size_t count = flow_chart_count(chart), drawn = 0;
@@ -166,9 +166,9 @@ static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bo
     }
     flow_chart_sort(chart, order);
     for (size_t i = 0; i < count; i++) {
-        size_t first = folds ? (size_t)looks[i].first : i;
+        size_t first = is_dot ? (size_t)looks[i].first : i;
         ids[order[i]->id - chart->oldest] = chart->oldest + first; /* numbers follow the order */
-        if (first == i && describe(order[i], chart->oldest + i, &looks[i], owners, &nodes[drawn++]) < 0)
+        if (first == i && describe(order[i], chart->oldest + i, &looks[i], &owners, &nodes[drawn++]) < 0)
             goto out;
     }
     if (size_list != NULL && (sizes = read_sizes(size_list, drawn)) == NULL)
@@ -177,7 +177,7 @@ static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bo
     graph.edge_count = list_edges(chart, ids, edges);
     if (drawn < count)
         graph.edge_count = fold_edges(edges, graph.edge_count);
-    text = make(&graph, sizes);
+    text = is_dot ? write_dot(&graph, sizes) : write_json(&graph);
 out:
     PyMem_Free(looks);
     PyMem_Free(sizes);
@@ -189,39 +189,15 @@ out:
     return text;
 }
 
-static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
-{
-    tt_buf page = { 0 };
-    tt_status st = sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
-    return binding_take_text(st, &page);
-}
-
-static PyObject *make_json(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
-{
-    tt_buf page = { 0 };
-    tt_status st = tt_graph_json(graph, &page);
-    return binding_take_text(st, &page);
-}
-
-static PyObject *make_engine(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
-{
-    return PyUnicode_FromString(tt_graph_engine(graph));
-}
-
-PyObject *flow_engine(PyObject *self, PyObject *looks)
-{
-    return draw((flow_object *)self, looks, NULL, true, make_engine);
-}
-
 PyObject *flow_dot(PyObject *self, PyObject *args)
 {
     PyObject *looks, *sizes = Py_None; /* borrowed */
     if (!PyArg_ParseTuple(args, "O|O:dot", &looks, &sizes))
         return NULL;
-    return draw((flow_object *)self, looks, sizes != Py_None ? sizes : NULL, true, make_dot);
+    return draw((flow_object *)self, looks, sizes != Py_None ? sizes : NULL, true);
 }
 
 PyObject *flow_json(PyObject *self, PyObject *looks)
 {
-    return draw((flow_object *)self, looks, NULL, false, make_json);
+    return draw((flow_object *)self, looks, NULL, false);
 }

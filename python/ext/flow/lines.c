@@ -369,7 +369,7 @@ static void on_leave(void *context, const lines_event *event)
         return_to_caller(self, event, event->value, from, count);
     }
     if (!event->is_yield)
-        flow_calls_end(&self->calls, event->frame);
+        flow_calls_forget(&self->calls, event->frame, 0);
 }
 
 /* A tensor was sent into a generator: it is the value of the `yield`. */

@@ -11,7 +11,7 @@ import functools
 import itertools
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensortap import _core
@@ -56,15 +56,6 @@ class Destination:
     file_prefix: str = "tensor_flow"
     filename: str | None = None
 
-    def changed(self, *, filename: str | None, show: bool | None, save: bool | None) -> Destination:
-        """Return a copy with the values that are not None."""
-        return replace(
-            self,
-            filename=filename,
-            show=self.show if show is None else show,
-            save=self.save if save is None else save,
-        )
-
     def path(self) -> Path:
         """Return the file to write; raise ValueError if its suffix is not supported."""
         name = self.filename
@@ -95,7 +86,7 @@ class Page:
         self._flow = flow
         self._looks = looks
         self._count = sum(first == i for i, (_, _, first) in enumerate(looks))
-        self.dot = flow.dot(looks)
+        self._engine, self.dot = flow.dot(looks)
 
     @functools.cached_property
     def svg(self) -> bytes:
@@ -103,16 +94,14 @@ class Page:
         return self.draw("svg")
 
     @functools.cached_property
-    def _placed(self) -> tuple[str, str]:
-        """The engine of Graphviz, and the DOT text for it."""
-        engine = self._flow.engine(self._looks)
-        is_small = engine == "dot"
-        return engine, self.dot if is_small else self._flow.dot(self._looks, self._sizes())
+    def _placed(self) -> str:
+        """The DOT text for the engine that draws the chart well."""
+        is_small = self._engine == "dot"
+        return self.dot if is_small else self._flow.dot(self._looks, self._sizes())[1]
 
     def draw(self, format: str, *, dpi: int | None = None) -> bytes:
         """Let Graphviz draw the page."""
-        engine, dot = self._placed
-        return draw(dot, format, prog=engine, dpi=dpi)
+        return draw(self._placed, format, prog=self._engine, dpi=dpi)
 
     def png(self) -> bytes:
         """Paint the page; a large one with fewer pixels, which take most of the time."""
@@ -120,7 +109,7 @@ class Page:
 
     def _sizes(self) -> list[tuple[float, float]]:
         """Let Graphviz measure the nodes, in points."""
-        somewhere = self._flow.dot(self._looks, [(0.0, 0.0)] * self._count)
+        _, somewhere = self._flow.dot(self._looks, [(0.0, 0.0)] * self._count)
         lines = draw(somewhere, "plain", prog="nop2").decode().splitlines()
         sizes = {}
         for line in lines:

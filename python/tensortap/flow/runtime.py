@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from tensortap import _core
@@ -307,7 +308,10 @@ class MonitorRuntime:
         try:
             yield self
         except BaseException:
-            self._off_beside_an_exception()
+            try:
+                self.off()  # draw what led to the exception
+            except Exception as why:  # the program's exception matters
+                session.warn(f"the chart was not drawn: {why}")
             raise
         self.off()
 
@@ -324,13 +328,6 @@ class MonitorRuntime:
         self.arg_hints.clear()
         self._selection.keep(None)
 
-    def _off_beside_an_exception(self) -> None:
-        """Draw what led to the exception; if that fails too, only warn: the program's matters."""
-        try:
-            self.off()
-        except Exception as why:
-            session.warn(f"the chart was not drawn: {why}")
-
     def _render(
         self,
         filename: str | os.PathLike[str] | None,
@@ -339,11 +336,13 @@ class MonitorRuntime:
         clear: bool,
     ) -> RenderOutput | None:
         _flag("clear", clear)
-        destination = self._destination.changed(
-            filename=None if filename is None else _path("filename", filename),
-            show=_flag("show", show, or_none=True),
-            save=_flag("save", save, or_none=True),
-        )
+        given = {
+            "filename": None if filename is None else _path("filename", filename),
+            "show": _flag("show", show, or_none=True),
+            "save": _flag("save", save, or_none=True),
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        destination = replace(self._destination, **given)
         if len(self._flow) == 0:
             return None
         drawn = self._flow.copy()  # other threads go on while this one draws
