@@ -148,6 +148,24 @@ def test_returned_values_lead_to_the_result_on_request(tmp_path: Path) -> None:
     assert edges(chart) == ["x@3->h@3", "h@3->return f@4", "return f@4->y@5"]
 
 
+def test_a_returned_value_comes_from_what_was_read_although_another_function_returned_meanwhile(
+    tmp_path: Path,
+) -> None:
+    chart = capture(
+        tmp_path,
+        """\
+        import torch
+        def f(x):
+            return x * 2
+        def g(x, y):
+            return f(x) + y
+        z = g(torch.ones(2), torch.zeros(2))
+        """,
+        returns=True,
+    )
+    assert {"x@5->return g@5", "y@5->return g@5", "return f@3->return g@5"} <= {*edges(chart)}
+
+
 def test_no_tensor_lives_longer_for_its_arrows(tmp_path: Path) -> None:
     text = """\
     import torch, weakref
