@@ -34,11 +34,29 @@ typedef struct lines_driver {
     int tool;
 } lines_driver;
 
+/* From what sys.monitoring counts in bytes. */
+static int unit_of(PyObject *offset)
+{
+    return (int)PyLong_AsLong(offset) / CODE_UNIT;
+}
+
 static lines_source *source_of(PyObject *self)
 {
     lines_source *source;
     memcpy(&source, PyBytes_AS_STRING(self), sizeof source);
     return source;
+}
+
+/* Calls a function of sys.monitoring with a tuple, which is given up. */
+static int ask(const lines_driver *made, const char *function, PyObject *args)
+{
+    PyObject *found =
+        args != NULL ? PyObject_GetAttrString(made->monitoring, function) : NULL; /* owned */
+    PyObject *done = found != NULL ? PyObject_CallObject(found, args) : NULL;     /* owned */
+    Py_XDECREF(args);
+    Py_XDECREF(found);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
 }
 
 static void listen(lines_source *source, lines_code *code)
@@ -51,16 +69,13 @@ static void listen(lines_source *source, lines_code *code)
         events |= made->event[EVENT_INSTRUCTION];
     if (code->local_events == (uint32_t)events)
         return;
-    PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
-                                         code->code, events); /* owned */
-    if (done == NULL) {                                       /* e.g. a code object that Cython made */
-        lines_source_note_error(source, -1);
-        code->is_refused = true;
-        code->mask = 0;
-    } else {
+    if (ask(made, "set_local_events", Py_BuildValue("iOl", made->tool, code->code, events)) == 0) {
         code->local_events = (uint32_t)events;
+        return;
     }
-    Py_XDECREF(done);
+    lines_source_note_error(source, -1); /* e.g. a code object that Cython made */
+    code->is_refused = true;
+    code->mask = 0;
 }
 
 /* Each callback: what is pending stays pending, what we do wrong is counted. */
@@ -131,17 +146,21 @@ static PyObject *on_throw(PyObject *self, PyObject *const *args, Py_ssize_t Py_U
     Py_RETURN_NONE; /* this event cannot be disabled */
 }
 
-/* What is not the next line of plain Python; apart, so that the common way saves no registers. */
-static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *code)
+/* What is not the next line of plain Python; apart, so that the common way saves no registers.  from: -1, or
+ * the instruction of a jump to `to`. */
+static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *code, int from, int to)
 {
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
         lines_record *record = record_of(here.source, code, false, false, &is_unknown);
-        int instruction = record != NULL ? base_frame_instruction(record->at) : -1;
-        if (record != NULL) {
-            lines_statement_at(here.source, record, instruction);
-            record->line_event = lines_statement_steps(record, instruction) ? instruction : -1;
+        if (record != NULL && from < 0)
+            to = base_frame_instruction(record->at);
+        bool is_line = from < 0 || (to <= from && record != NULL &&
+                                    lines_record_line(record, from) == lines_record_line(record, to));
+        if (record != NULL && is_line) {
+            lines_statement_at(here.source, record, to);
+            record->line_event = lines_statement_steps(record, to) ? to : -1;
         }
     }
     return go(&here, is_unknown);
@@ -153,7 +172,7 @@ static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
-        int instruction = (int)PyLong_AsLong(args[1]) / CODE_UNIT;
+        int instruction = unit_of(args[1]);
         lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
         if (record != NULL && lines_statement_steps(record, instruction))
             lines_statement_step(here.source, record, instruction);
@@ -171,25 +190,11 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
         lines_statement_quick(source, record,
                               base_frame_instruction_if(NULL, record->at, record->code->code)))
         Py_RETURN_NONE;
-    return any_line(self, args[0]);
+    return any_line(self, args[0], -1, -1);
 }
 
 /* A loop that goes round on one line has no line events of its own. */
-static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    visit here;
-    bool is_unknown = false;
-    if (come(&here, self)) {
-        int from = (int)PyLong_AsLong(args[1]) / CODE_UNIT, to = (int)PyLong_AsLong(args[2]) / CODE_UNIT;
-        lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
-        if (record != NULL && to <= from &&
-            lines_record_line(record, from) == lines_record_line(record, to)) {
-            lines_statement_at(here.source, record, to);
-            record->line_event = lines_statement_steps(record, to) ? to : -1;
-        }
-    }
-    return go(&here, is_unknown);
-}
+CALLBACK(on_jump, any_line(self, args[0], unit_of(args[1]), unit_of(args[2])))
 
 static PyObject *leave(PyObject *self, PyObject *const *args, PyObject *value, bool is_yield)
 {
@@ -198,8 +203,7 @@ static PyObject *leave(PyObject *self, PyObject *const *args, PyObject *value, b
         base_frame *at = base_frame_running();
         lines_record *record = at != NULL ? lines_source_find(here.source, at) : NULL;
         if (record != NULL && (PyObject *)record->code->code == args[0])
-            lines_record_leave(here.source, record, (int)PyLong_AsLong(args[1]) / CODE_UNIT, value,
-                               is_yield);
+            lines_record_leave(here.source, record, unit_of(args[1]), value, is_yield);
     }
     return go(&here, false);
 }
@@ -214,28 +218,14 @@ static PyMethodDef callbacks[] = { EVENT_MAP(X){ 0 } };
 
 /* ---- start and stop ------------------------------------------------------------ */
 
-static int ask_int(PyObject *obj, const char *method, int argument, const char *text)
-{
-    PyObject *answer = text != NULL ? PyObject_CallMethod(obj, method, "is", argument, text)
-                                    : PyObject_CallMethod(obj, method, "i", argument); /* owned */
-    int is_none = answer == Py_None;
-    if (answer == NULL)
-        return -1;
-    Py_DECREF(answer);
-    return is_none;
-}
-
 static int take_tool(lines_driver *made)
 {
-    static const int free_ids[] = { 3, 4 };
-    for (size_t i = 0; i < sizeof free_ids / sizeof *free_ids; i++) {
-        int is_free = ask_int(made->monitoring, "get_tool", free_ids[i], NULL);
-        if (is_free < 0)
+    for (made->tool = 3; made->tool <= 4; made->tool++) { /* those that no kind of tool has */
+        if (ask(made, "use_tool_id", Py_BuildValue("is", made->tool, "tensortap")) == 0)
+            return 0;
+        if (!PyErr_ExceptionMatches(PyExc_ValueError)) /* else it is in use */
             return -1;
-        if (is_free) {
-            made->tool = free_ids[i];
-            return ask_int(made->monitoring, "use_tool_id", made->tool, "tensortap") < 0 ? -1 : 0;
-        }
+        PyErr_Clear();
     }
     PyErr_SetString(PyExc_RuntimeError, "both free tool ids of sys.monitoring (3 and 4) are in use; "
                                         "stop the other tool (sys.monitoring.get_tool(3) names it)");
@@ -257,16 +247,10 @@ static int find_events(lines_driver *made)
 static int register_callbacks(lines_driver *made, bool is_on)
 {
     for (int i = 0; i < EVENT_COUNT_; i++) {
-        PyObject *function =
-            is_on ? PyCFunction_New(&callbacks[i], made->source) : Py_NewRef(Py_None); /* owned */
-        PyObject *old = function != NULL
-                            ? PyObject_CallMethod(made->monitoring, "register_callback", "ilO",
-                                                  made->tool, made->event[i], function)
-                            : NULL; /* owned */
-        Py_XDECREF(function);
-        if (old == NULL)
+        PyObject *function = is_on ? PyCFunction_New(&callbacks[i], made->source) : Py_NewRef(Py_None);
+        PyObject *args = Py_BuildValue("ilN", made->tool, made->event[i], function);
+        if (ask(made, "register_callback", args) < 0)
             return -1;
-        Py_DECREF(old);
     }
     return 0;
 }
@@ -276,10 +260,7 @@ static int set_global_events(lines_driver *made, bool is_on)
     long events = is_on ? made->event[EVENT_PY_START] | made->event[EVENT_PY_RESUME] |
                               made->event[EVENT_PY_THROW] | made->event[EVENT_PY_UNWIND]
                         : 0;
-    PyObject *done =
-        PyObject_CallMethod(made->monitoring, "set_events", "il", made->tool, events); /* owned */
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return ask(made, "set_events", Py_BuildValue("il", made->tool, events));
 }
 
 static void free_driver(lines_source *source)
@@ -355,8 +336,7 @@ static void stop_listening(lines_source *source, bool is_all)
     for (size_t i = 0; (code = base_map_next(&source->codes, &i)) != NULL;) {
         if (code->local_events == 0 || (!is_all && lines_source_code(source, code->code) != NULL))
             continue;
-        Py_XDECREF(
-            PyObject_CallMethod(made->monitoring, "set_local_events", "iOi", made->tool, code->code, 0));
+        (void)ask(made, "set_local_events", Py_BuildValue("iOi", made->tool, code->code, 0));
         PyErr_Clear();
         code->local_events = 0;
     }
@@ -366,7 +346,7 @@ void lines_driver_changed(lines_source *source)
 {
     lines_driver *made = source->driver;
     stop_listening(source, false);
-    Py_XDECREF(PyObject_CallMethod(made->monitoring, "restart_events", NULL));
+    (void)ask(made, "restart_events", PyTuple_New(0));
     PyErr_Clear();
     PyThreadState *thread = PyThreadState_Get();
     PyThreadState_EnterTracing(thread); /* to analyse code, Python runs: that is nobody's event */
@@ -385,7 +365,7 @@ void lines_driver_stop(lines_source *source)
     stop_listening(source, true);
     register_callbacks(made, false);
     PyErr_Clear();
-    ask_int(made->monitoring, "free_tool_id", made->tool, NULL);
+    (void)ask(made, "free_tool_id", Py_BuildValue("(i)", made->tool));
     PyErr_Clear();
     free_driver(source);
 }
