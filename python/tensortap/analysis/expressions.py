@@ -23,7 +23,6 @@ from tensortap.analysis.statement import (
     Statement,
     Value,
     Writes,
-    direct,
     formula,
     join,
     site_number,
@@ -111,11 +110,7 @@ class Expressions:
         return Value(frozenset((path,)), path)
 
     def value_Attribute(self, node: ast.Attribute) -> Value:
-        return self.attribute(self.value(node.value), node)
-
-    def attribute(self, base: Value, node: ast.Attribute) -> Value:
-        """Return where an attribute of something comes from."""
-        name = self._mangled(node.attr)
+        base, name = self.value(node.value), self._mangled(node.attr)
         self.now.flags |= Does.OPERATES
         if name in UNCOUNTED:
             self.now.flags |= Does.DIGESTS | Does.CALLS
@@ -125,11 +120,7 @@ class Expressions:
         return self._refine(base, self.paths.attribute(base.path, name), node)
 
     def value_Subscript(self, node: ast.Subscript) -> Value:
-        base = self.value(node.value)
-        return self.item(base, self.value(node.slice), node)
-
-    def item(self, base: Value, key: Value, node: ast.Subscript) -> Value:
-        """Return where an item of something comes from."""
+        base, key = self.value(node.value), self.value(node.slice)
         self.now.flags |= Does.OPERATES
         path = self._item_path(base, key)
         if path != NO_PATH:
@@ -167,10 +158,18 @@ class Expressions:
                     return
             self.now.store(self.variable(target.id), value)
         elif isinstance(target, ast.Attribute):
-            self.put_attribute(self.value(target.value), target, value)
+            base, name = self.value(target.value), self._mangled(target.attr)
+            self.now.flags |= Does.CALLS | (Does.DIGESTS if name in UNCOUNTED else 0)
+            if base.path != NO_PATH:
+                path = self.paths.attribute(base.path, name)
+                self.now.store(path, replace(value, reads=value.reads | {base.path}))
         elif isinstance(target, ast.Subscript):
-            base = self.value(target.value)
-            self.put_item(base, self.value(target.slice), value)
+            base, key = self.value(target.value), self.value(target.slice)
+            self.now.flags |= Does.CALLS
+            path = self._item_path(base, key)
+            if path != NO_PATH:
+                reads = value.reads | key.reads | {base.path}
+                self.now.store(path, replace(value, reads=reads))
         elif isinstance(target, ast.Starred):
             self.assign(target.value, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -187,27 +186,11 @@ class Expressions:
         if parts is not None and star is not None and len(parts) >= count - 1:
             after = len(parts) - (count - star - 1)
             middle = parts[star:after]
-            rest = Value(union(middle), parts=middle, direct=direct(middle))
+            rest = replace(join(middle), parts=middle)
             return [*parts[:star], rest, *parts[after:]]
         sites = self.instructions.sites(target)
         part = Value(value.reads | sites, direct=value.direct | sites, is_part=True)
         return [part] * count
-
-    def put_attribute(self, base: Value, target: ast.Attribute, value: Value) -> None:
-        """Store a value as an attribute of something."""
-        name = self._mangled(target.attr)
-        self.now.flags |= Does.CALLS | (Does.DIGESTS if name in UNCOUNTED else 0)
-        if base.path != NO_PATH:
-            path = self.paths.attribute(base.path, name)
-            self.now.store(path, replace(value, reads=value.reads | {base.path}))
-
-    def put_item(self, base: Value, key: Value, value: Value) -> None:
-        """Store a value as an item of something."""
-        self.now.flags |= Does.CALLS
-        path = self._item_path(base, key)
-        if path != NO_PATH:
-            reads = value.reads | key.reads | {base.path}
-            self.now.store(path, replace(value, reads=reads))
 
     # ---- operators ----------------------------------------------------------
 
@@ -241,25 +224,20 @@ class Expressions:
         return Value(union(values))
 
     def value_BoolOp(self, node: ast.BoolOp) -> Value:
-        made = Value()
-        for number, one in enumerate(node.values):
-            value = self.value(one)
-            if number < len(node.values) - 1 and not value.is_part:
-                self.now.control |= value.reads
-            made = join(made, value)
-        self.now.flags |= Does.BRANCHES
-        return made
+        *first, last = node.values
+        return join([*map(self.test, first), self.value(last)])
 
     def value_IfExp(self, node: ast.IfExp) -> Value:
         self.test(node.test)
-        return join(self.value(node.body), self.value(node.orelse))
+        return join([self.value(node.body), self.value(node.orelse)])
 
-    def test(self, node: ast.expr) -> None:
+    def test(self, node: ast.expr) -> Value:
         """Evaluate a condition."""
         value = self.value(node)
         if not value.is_part:
             self.now.control |= value.reads
         self.now.flags |= Does.BRANCHES
+        return value
 
     def value_NamedExpr(self, node: ast.NamedExpr) -> Value:
         value = self.value(node.value)
@@ -272,7 +250,7 @@ class Expressions:
 
     def _built(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         values = [self.value(one) for one in node.elts]
-        made = Value(union(values), direct=direct(values))
+        made = join(values)
         if isinstance(node, ast.Set) or any(isinstance(one, ast.Starred) for one in node.elts):
             self.now.flags |= Does.CALLS
             return made
@@ -293,7 +271,7 @@ class Expressions:
         keys = [self.value(key) if key is not None else None for key in node.keys]
         items = [self.value(one) for one in node.values]
         values = [*items, *(key for key in keys if key is not None)]
-        made = Value(union(values), direct=direct(values))
+        made = join(values)
         if None in keys:  # **other
             self.now.flags |= Does.CALLS
             return made
@@ -328,8 +306,9 @@ class Expressions:
             return Value(sites, direct=sites)
         given = self._arguments(node)
         values = [callee, *(value for _, value in given)]
-        reads = union(values) | sites
-        self._note_call(sites, Value(union(values), direct=direct(values), entries=given))
+        made = replace(join(values), entries=given)
+        reads = made.reads | sites
+        self._note_call(sites, made)
         receiver = callee.receiver
         if kind == ATTRIBUTE:
             receiver = self.paths.base(path), str(name)

@@ -37,14 +37,9 @@ class Value:
     receiver: tuple[int, str] | None = None
 
 
-def join(a: Value, b: Value) -> Value:
-    """Return what either of two expressions gives."""
-    return Value(a.reads | b.reads, direct=a.direct | b.direct)
-
-
-def direct(values: Iterable[Value]) -> Reads:
-    """Return the calls whose results are in what is built of the values."""
-    return NOTHING.union(*[value.direct for value in values])
+def join(values: Sequence[Value]) -> Value:
+    """Return where what is built of the values, or is one of them, comes from."""
+    return Value(union(values), direct=NOTHING.union(*[value.direct for value in values]))
 
 
 def union(values: Iterable[Value]) -> Reads:

@@ -85,28 +85,12 @@ class Statements(Expressions):
             self.now.flags |= Does.CALLS
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
-        target = node.target
-        base = key = Value()
-        if isinstance(target, ast.Attribute):
-            base = self.value(target.value)
-            old = self.attribute(base, target)
-        elif isinstance(target, ast.Subscript):
-            base, key = self.value(target.value), self.value(target.slice)
-            old = self.item(base, key, target)
-        else:
-            old = self.value(target)
-        value = self.value(node.value)
+        old, value = self.value(node.target), self.value(node.value)
         self.now.flags |= Does.AUGMENTS | Does.OPERATES
         reads = old.reads | value.reads
         if old.path != NO_PATH:
             self.now.write(old.path, Writes.IN_PLACE | Writes.MAYBE, reads)
-        made = Value(reads | self.instructions.sites(node))
-        if isinstance(target, ast.Attribute):
-            self.put_attribute(base, target, made)
-        elif isinstance(target, ast.Subscript):
-            self.put_item(base, key, made)
-        else:
-            self.assign(target, made)
+        self.assign(node.target, Value(reads | self.instructions.sites(node)))
 
     def do_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
