@@ -127,7 +127,5 @@ class Guess:
 
 
 def _is_tensor(annotation: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return (
-        torch is not None and isinstance(annotation, type) and issubclass(annotation, torch.Tensor)
-    )
+    tensor = getattr(sys.modules.get("torch"), "Tensor", ())
+    return isinstance(annotation, type) and issubclass(annotation, tensor)

@@ -6,8 +6,9 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import re
+from string import Template
 
-_PAGE = """<!DOCTYPE html>
+_PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -27,11 +28,11 @@ html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb;
 </style>
 </head>
 <body>
-<div id="chart">@SVG@</div>
-@UNFOLD@
+<div id="chart">$svg</div>
+$unfold
 <div id="facts"></div>
 <div id="help">drag: move &middot; wheel: zoom &middot; double click: all</div>
-<script type="application/json" id="data">@JSON@</script>
+<script type="application/json" id="data">$json</script>
 <script>
 "use strict";
 const facts = document.querySelector("#facts");
@@ -115,7 +116,7 @@ if (button) {
 </script>
 </body>
 </html>
-"""
+""")
 
 
 def html_page(svg: str, json: str, whole: str | None = None) -> str:
@@ -123,10 +124,7 @@ def html_page(svg: str, json: str, whole: str | None = None) -> str:
     data = json.replace("<", "\\u003c")  # no text of the user's ends the script
     button = "" if whole is None else '<button id="unfold">unfold equal blocks</button>'
     pages = _inline(svg) + ("" if whole is None else _inline(whole))
-    head, rest = _PAGE.split("@SVG@")
-    before, rest = rest.split("@UNFOLD@")
-    middle, tail = rest.split("@JSON@")
-    return "".join((head, pages, before, button, middle, data, tail))
+    return _PAGE.substitute(svg=pages, unfold=button, json=data)
 
 
 def _inline(svg: str) -> str:

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from types import CodeType
@@ -35,15 +36,12 @@ class Selection:
         self.only: tuple[str, int, int] | None = None
         folders = map(os.path.realpath, session.library_folders())
         self._installed = tuple(folder + os.sep for folder in folders)
-        self._known: dict[str, bool] = {}
 
     def enter(self, folder: str) -> bool:
         """Select the files under *folder*; return whether that changed anything."""
         root = os.path.join(os.path.realpath(folder), "")
         is_other = root != self.root
-        if is_other:
-            self.root = root
-            self._known.clear()
+        self.root = root
         return is_other
 
     def keep(self, only: tuple[str, int, int] | None) -> bool:
@@ -63,25 +61,26 @@ class Selection:
             return (first, last) if is_it else None
         if _is_made_for_a_class(code):
             return None
-        wanted = self._known.get(file)
-        if wanted is None:
-            wanted = self._known[file] = self._is_ours(file)
-        return EVERY_LINE if wanted else None
+        return EVERY_LINE if _is_under(self.root, file, self._installed) else None
 
     def _real(self, file: str) -> str:
         return os.path.realpath(os.path.join(self.root, file))
 
-    def _is_ours(self, file: str) -> bool:
-        if file.startswith("<"):
-            return not file.startswith(MADE)
-        if _is_cell(file):
-            return True
-        path, real = os.path.normpath(os.path.join(self.root, file)), self._real(file)
-        parts = {*path.split(os.sep), *real.split(os.sep)}
-        if not parts.isdisjoint(("site-packages", "dist-packages")):
-            return False
-        is_under = path.startswith(self.root) or real.startswith(self.root)  # a link is here too
-        return is_under and not real.startswith(self._installed)
+
+@functools.lru_cache(maxsize=4096)  # a file has many code objects, and the disk is asked
+def _is_under(root: str, file: str, installed: tuple[str, ...]) -> bool:
+    """Return whether a file is below *root*, and not in one of the folders *installed*."""
+    if file.startswith("<"):
+        return not file.startswith(MADE)
+    if _is_cell(file):
+        return True
+    path = os.path.normpath(os.path.join(root, file))
+    real = os.path.realpath(os.path.join(root, file))
+    parts = {*path.split(os.sep), *real.split(os.sep)}
+    if not parts.isdisjoint(("site-packages", "dist-packages")):
+        return False
+    is_under = path.startswith(root) or real.startswith(root)  # a link is here too
+    return is_under and not real.startswith(installed)
 
 
 def _is_cell(file: str) -> bool:
