@@ -128,14 +128,14 @@ static void list_reads(const lines_record *record, const lines_consumer_slot *sl
         const lines_saved_read *read = &record->reads[i];
         int *position = &at->positions[i];
         *position = -1;
-        if (read->path < 0 || at->names[i] == NULL || !is_wanted(slot, read->state.seen.kind))
+        if (read->place.path < 0 || at->names[i] == NULL || !is_wanted(slot, read->state.seen.kind))
             continue;
         for (size_t k = 0; k < at->read_count && *position < 0; k++)
             if (at->reads[k].key == read->state.key)
                 *position = (int)k;
         if (*position < 0) {
             lines_name *to = &at->reads[at->read_count];
-            *to = name_of(record, read->path, at->names[i], read->object, &read->state);
+            *to = name_of(record, read->place.path, at->names[i], read->place.object, &read->state);
             if (read->item != NULL)
                 to->kind = LINES_ITEM;
             *position = (int)at->read_count++;
@@ -181,28 +181,20 @@ static bool open_room(lines_source *source, lines_record *record, const lines_fo
         return false;
     for (int i = 0; i < record->read_count; i++)
         at->names[at->name_count++] =
-            text_of(source, record, record->reads[i].path, record->reads[i].item);
+            text_of(source, record, record->reads[i].place.path, record->reads[i].item);
     for (int i = 0; i < changes; i++)
         at->names[at->name_count++] = text_of(source, record, found[i].place.path, found[i].item);
     return true;
 }
 
 /* These keys have been reported from now on. */
-static void mark_seen(lines_source *source, lines_record *record, const lines_statement *statement)
+static void mark_seen(lines_source *source, lines_record *record)
 {
-    const int *paths = record->code->table->reads + statement->reads;
     for (int i = 0; i < record->read_count; i++) {
         const lines_saved_read *read = &record->reads[i];
-        lines_place place;
-        lines_state *state = NULL;
-        if (read->path < 0 || read->state.is_seen)
+        if (read->place.path < 0 || read->state.is_seen)
             continue;
-        if (read->item != NULL) {
-            state = lines_shared_state(source, read->owner, read->member);
-        } else {
-            lines_path_find(source, record, paths[i], false, &place);
-            state = place.object != NULL ? lines_place_state(source, record, &place) : NULL;
-        }
+        lines_state *state = lines_place_state(source, record, &read->place);
         if (state != NULL && state->key == read->state.key)
             state->is_seen = true;
     }
@@ -251,7 +243,7 @@ static bool list_item_arrows(const lines_record *record, const lines_found_chang
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < at->read_names; k++) {
             const lines_saved_read *read = &record->reads[k];
-            bool is_inside = read->item != NULL && read->owner == found->place.owner;
+            bool is_inside = read->item != NULL && read->place.owner == found->place.owner;
             int own = read->item != NULL ? read->parent : k;
             if (!is_inside && is_own(table, found->write, own) &&
                 (pass == 1 || read->state.seen.object == found->place.object))
@@ -274,13 +266,14 @@ static void list_own_arrows(const lines_record *record, const lines_found_change
     size_t first = at->arrow_count;
     for (int i = 0; i < count; i++) {
         int number = own != NULL ? own[i] : i;
-        if (number < at->read_names && (!is_same || record->reads[number].object == found->place.object))
+        if (number < at->read_names &&
+            (!is_same || record->reads[number].place.object == found->place.object))
             add_arrow(at, first, at->positions[number]);
         for (int k = 0; own != NULL && k < at->read_names; k++) { /* the container's tensors */
             const lines_saved_read *read = &record->reads[k];
             if (read->item != NULL && read->parent == number &&
-                !is_base(table, read->path, write->path) &&
-                (!is_same || read->object == found->place.object))
+                !is_base(table, read->place.path, write->path) &&
+                (!is_same || read->place.object == found->place.object))
                 add_arrow(at, first, at->positions[k]);
         }
     }
@@ -376,22 +369,22 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
     for (int i = 0; i < here.read_names; i++) {
         lines_place place;
         lines_saved_read *read = &record->reads[i];
-        if (read->path < 0)
+        if (read->place.path < 0)
             continue;
+        lines_path_find(source, record, read->place.path, false, &place);
+        PyObject *now = place.object; /* borrowed */
         if (read->item != NULL)
-            place.object = lines_reads_item(source, record, read);
-        else
-            lines_path_find(source, record, read->path, false, &place);
-        read->object = place.object == read->state.seen.object ? place.object : NULL;
-        for (int k = 0; k < count && read->object != NULL; k++)
+            now = now == read->place.owner ? lines_path_item(now, read->item) : NULL;
+        read->place.object = now == read->state.seen.object ? now : NULL;
+        for (int k = 0; k < count && read->place.object != NULL; k++)
             if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
-                read->object = NULL; /* its state is over */
+                read->place.object = NULL; /* its state is over */
     }
     lines_event event = event_of_statement(record, statement);
     for (uint32_t left = source->masks[LINES_CHANGE] & record->mask; left != 0; left &= left - 1)
         if (is_asked(source, record, LINES_CHANGE, lines_first(left), &event))
             tell_changes(source, record, found, lines_first(left), &event, &here);
-    mark_seen(source, record, statement);
+    mark_seen(source, record);
     close_room(&here);
 }
 
@@ -403,7 +396,7 @@ void lines_emit_reads(lines_source *source, lines_record *record, const lines_st
         return;
     lines_event event = event_of_statement(record, statement);
     tell_all(source, record, LINES_BEFORE, mask, &event, &here);
-    mark_seen(source, record, statement);
+    mark_seen(source, record);
     close_room(&here);
 }
 
@@ -422,13 +415,13 @@ void lines_emit_enter(lines_source *source, lines_record *record, bool is_resume
 
 void lines_emit_sent(lines_source *source, lines_record *record)
 {
-    PyObject *value = base_frame_sent(record->at), *guard = NULL;
+    PyObject *value = base_frame_sent(record->at);
     tensor_kind kind = value != NULL ? lines_state_kind(source, value) : KIND_NONE;
     int unit = base_frame_instruction(record->at) - 1; /* of the yield; it resumes at the next one */
     lines_state state = { 0 };
     if (!tensor_kind_has_elements(kind) || unit < 0 || unit >= record->code->table->instruction_count)
         return;
-    lines_state_begin(source, &guard);
+    PyObject *guard = lines_state_begin(source);
     lines_state_adopt(source, &state, value, kind);
     tensor_quiet_leave(guard);
     lines_name sent = {

@@ -64,12 +64,9 @@ enum { STORES_NAMED = 1 << 0, SHOWS_NAMED = 1 << 1 }; /* followers included */
 /* A read of the statement that runs, or a tensor in a container that it reads whole. */
 typedef struct lines_saved_read {
     lines_state state;
-    int path;          /* -1: no tensor there */
+    lines_place place; /* its path is -1: no tensor there; of an item, the container's */
     int parent;        /* of an item: the position of the container's read */
-    PyObject *object;  /* borrowed, for `before` only */
     PyObject *item;    /* owned; the item's key; NULL: a read of its own */
-    const void *owner; /* of an item: where its state is kept */
-    uint64_t member;
 } lines_saved_read;
 
 /* A list or dict that the statement reads, before it ran. */
@@ -153,7 +150,7 @@ struct lines_source {
                            frames that name it share */
     PyObject *analyse;    /* owned; tensortap.analysis.table.packed_table */
     PyObject *threading;  /* owned; the module */
-    PyObject *own_folder; /* owned or NULL; tensortap's, with a slash */
+    PyObject *own_folder; /* owned; tensortap's, with a slash */
     uint64_t own_errors;  /* ours, not a consumer's */
     PyObject *own_error;  /* owned or NULL; text of the first */
     struct lines_driver *driver; /* owned; of settrace.c or monitoring.c */
@@ -270,8 +267,6 @@ void lines_reads_save(lines_source *source, lines_record *record, const lines_st
                       bool is_late);
 /* Remembers that the frame has named this place; locals are always known. */
 void lines_reads_show(lines_record *record, const lines_place *place);
-/* What an item's key leads to now; borrowed or NULL. */
-PyObject *lines_reads_item(lines_source *source, lines_record *record, const lines_saved_read *read);
 void lines_reads_clear(lines_record *record);
 static inline bool lines_is_container(PyObject *obj)
 {
@@ -342,8 +337,8 @@ static inline lines_state *lines_place_state(lines_source *source, lines_record 
     return place->slot >= 0 ? &record->slots[place->slot]
                             : lines_shared_state(source, place->owner, place->member);
 }
-bool lines_state_begin(lines_source *source, PyObject **guard); /* around a look at several tensors;
-                                                            tensor_quiet_leave() ends it */
+/* Around a look at several tensors; what it returns goes to tensor_quiet_leave(). */
+PyObject *lines_state_begin(lines_source *source);
 
 /* ---- settrace.c or monitoring.c, by version --------------------------------- */
 

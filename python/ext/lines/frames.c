@@ -24,8 +24,7 @@ bool lines_code_is_comprehension(PyCodeObject *code)
 
 static bool is_own(const lines_source *source, PyCodeObject *code)
 {
-    return source->own_folder != NULL &&
-           PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
+    return PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
 static void ask_consumers(lines_source *source, lines_code *known)
@@ -82,26 +81,23 @@ lines_code *lines_source_code(lines_source *source, PyCodeObject *code)
 
 /* ---- frames ---------------------------------------------------------------- */
 
-static uint32_t mask_for_thread(lines_source *source, uint32_t mask)
+/* Does the consumer hear of this thread? */
+static bool is_heard(const lines_consumer_slot *slot)
 {
     uint64_t here = PyThreadState_GetID(PyThreadState_Get());
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
-        const lines_consumer_slot *slot = &source->consumers[lines_first(left)];
-        bool is_later = here > slot->last_thread;
-        if (here != slot->thread && (slot->consumer.threads == LINES_THREADS_OWN ||
-                                     (slot->consumer.threads == LINES_THREADS_LATER && !is_later)))
-            mask &= ~(left & -left);
-    }
-    return mask;
+    return here == slot->thread || slot->consumer.threads == LINES_THREADS_ALL ||
+           (slot->consumer.threads == LINES_THREADS_LATER && here > slot->last_thread);
 }
 
 /* Those who want this very frame. */
 static uint32_t mask_for_frame(lines_source *source, const lines_code *code, base_frame *at)
 {
-    uint32_t mask = mask_for_thread(source, code->mask);
+    uint32_t mask = code->mask;
     for (uint32_t left = mask; left != 0; left &= left - 1) {
-        const lines_consumer *consumer = &source->consumers[lines_first(left)].consumer;
-        if (consumer->accepts != NULL && !consumer->accepts(consumer->context, code->code, at))
+        const lines_consumer_slot *slot = &source->consumers[lines_first(left)];
+        const lines_consumer *consumer = &slot->consumer;
+        if (!is_heard(slot) ||
+            (consumer->accepts != NULL && !consumer->accepts(consumer->context, code->code, at)))
             mask &= ~(left & -left);
         if (PyErr_Occurred())
             lines_source_note_error(source, lines_first(left));

@@ -74,18 +74,24 @@ static PyObject *attribute_of(PyObject *obj, PyObject *name)
     return found;
 }
 
+/* Of an item of a list or tuple, counted from its start; below 0: the key is no such index. */
+static Py_ssize_t index_of(PyObject *list, PyObject *key)
+{
+    Py_ssize_t i = PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : PY_SSIZE_T_MIN;
+    if (i == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return -1;
+    }
+    return i < 0 ? i + Py_SIZE(list) : i;
+}
+
 PyObject *lines_path_item(PyObject *obj, PyObject *key)
 {
     if (PyDict_Check(obj))
         return dict_get(obj, key);
-    if ((PyList_Check(obj) || PyTuple_Check(obj)) && PyLong_CheckExact(key)) {
-        Py_ssize_t i = PyLong_AsSsize_t(key), count = Py_SIZE(obj);
-        if (i == -1)
-            PyErr_Clear();
-        i += i < 0 ? count : 0;
-        if (i < 0 || i >= count)
-            return NULL;
-        return PyList_Check(obj) ? PyList_GET_ITEM(obj, i) : PyTuple_GET_ITEM(obj, i);
+    if (PyList_Check(obj) || PyTuple_Check(obj)) {
+        Py_ssize_t i = index_of(obj, key);
+        return i >= 0 && i < Py_SIZE(obj) ? PySequence_Fast_GET_ITEM(obj, i) : NULL;
     }
     if (PyLong_CheckExact(key)) {           /* nn.ModuleList, nn.Sequential */
         PyObject *text = PyObject_Str(key); /* owned */
@@ -253,12 +259,10 @@ static void find_root(lines_source *source, lines_record *record, const lines_pa
 /* xs[-1] is the last item, whatever it is called. */
 static Py_hash_t item_hash(const lines_path *path, PyObject *owner, PyObject *key)
 {
-    if (path->kind != PATH_ATTRIBUTE && (PyList_Check(owner) || PyTuple_Check(owner)) &&
-        PyLong_CheckExact(key)) {
-        Py_ssize_t i = PyLong_AsSsize_t(key);
-        if (i < 0 && i + Py_SIZE(owner) >= 0 && !PyErr_Occurred())
-            return i + Py_SIZE(owner); /* a number is its own hash */
-        PyErr_Clear();
+    if (path->kind != PATH_ATTRIBUTE && (PyList_Check(owner) || PyTuple_Check(owner))) {
+        Py_ssize_t i = index_of(owner, key);
+        if (i >= 0)
+            return i; /* a number is its own hash */
     }
     return path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
 }

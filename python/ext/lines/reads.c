@@ -31,6 +31,17 @@ bool lines_items_are_tensors(lines_source *source, PyObject *box)
     return is_found;
 }
 
+/* path: of the container; hash: of the key. */
+static lines_place item_place(PyObject *box, int path, PyObject *item, tensor_kind kind, Py_hash_t hash)
+{
+    return (lines_place){ .object = item,
+                          .kind = kind,
+                          .path = path,
+                          .slot = -1,
+                          .owner = box,
+                          .member = lines_path_member(hash, PATH_ITEM) };
+}
+
 /* What the statement built at this key, else the whole that it wrote. */
 static const lines_write *part_at(const lines_table *table, const lines_write *write, PyObject *key)
 {
@@ -53,8 +64,7 @@ static void add_items(lines_source *source, const lines_table *table, int path, 
         tensor_kind kind = i >= skipped ? lines_state_kind(source, it.value) : KIND_NONE;
         PyObject *key = tensor_kind_has_elements(kind) ? tensor_children_key(&it) : NULL; /* owned */
         Py_hash_t hash = key != NULL && lines_path_is_key(key) ? PyObject_Hash(key) : -1;
-        lines_place place = { .object = it.value, .kind = kind, .path = path, .slot = -1, .owner = box };
-        place.member = lines_path_member(hash, PATH_ITEM);
+        lines_place place = item_place(box, path, it.value, kind, hash);
         bool is_new = hash != -1 && !lines_found_has(found, &place);
         lines_state *state = is_new ? lines_shared_state(source, box, place.member) : NULL;
         lines_found_change *added =
@@ -127,7 +137,7 @@ static void save_read(lines_source *source, lines_record *record, lines_saved_re
 {
     lines_place place;
     lines_path_find(source, record, path, false, &place);
-    *to = (lines_saved_read){ .path = -1 };
+    *to = (lines_saved_read){ .place.path = -1 };
     bool is_kept = lines_path_is_wanted(record->code, place.path); /* its state is what it was */
     if (place.slot >= 0 && is_late && is_kept)
         place.kind = (tensor_kind)record->slots[place.slot].seen.kind;
@@ -144,9 +154,9 @@ static void save_read(lines_source *source, lines_record *record, lines_saved_re
     if (is_stale)
         lines_state_adopt(source, state, place.object, place.kind);
     lines_reads_show(record, &place);
-    *to = (lines_saved_read){ .state = *state,
-                              .path = place.path,
-                              .object = state->seen.object == place.object ? place.object : NULL };
+    *to = (lines_saved_read){ .state = *state, .place = place };
+    if (state->seen.object != place.object)
+        to->place.object = NULL;
 }
 
 /* One tensor of a container; the container has no name but the path's. */
@@ -157,19 +167,14 @@ static void save_item(lines_source *source, lines_record *record, int parent, in
     Py_hash_t hash = tensor_kind_has_elements(kind) ? PyObject_Hash(key) : -1;
     if (hash == -1)
         return;
-    lines_saved_read read = { .path = path,
-                              .parent = parent,
-                              .object = obj,
-                              .owner = container,
-                              .member = lines_path_member(hash, PATH_ITEM) };
-    lines_state *state = lines_shared_state(source, read.owner, read.member);
+    lines_place place = item_place(container, path, obj, kind, hash);
+    lines_state *state = lines_place_state(source, record, &place);
     if (state == NULL)
         return;
     if (state->seen.kind == KIND_NONE || state->seen.object != obj)
         lines_state_adopt(source, state, obj, kind);
-    read.state = *state;
-    read.item = Py_NewRef(key);
-    record->reads[record->read_count++] = read;
+    record->reads[record->read_count++] =
+        (lines_saved_read){ .state = *state, .place = place, .parent = parent, .item = Py_NewRef(key) };
 }
 
 static bool has_room(const lines_record *record, int before)
@@ -216,13 +221,6 @@ static void save_items(lines_source *source, lines_record *record, int parent, i
     PyErr_Clear();
 }
 
-PyObject *lines_reads_item(lines_source *source, lines_record *record, const lines_saved_read *read)
-{
-    lines_place place;
-    lines_path_find(source, record, read->path, false, &place);
-    return place.object == read->owner ? lines_path_item(place.object, read->item) : NULL;
-}
-
 void lines_reads_clear(lines_record *record)
 {
     for (int i = 0; i < record->read_count; i++)
@@ -240,7 +238,7 @@ void lines_reads_save(lines_source *source, lines_record *record, const lines_st
         save_read(source, record, &record->reads[i], paths[i], is_late);
     record->read_count = statement->read_count;
     for (int i = 0; i < statement->read_count; i++)
-        if (record->reads[i].path < 0 || record->reads[i].state.seen.kind == KIND_OBJECT)
+        if (record->reads[i].place.path < 0 || record->reads[i].state.seen.kind == KIND_OBJECT)
             save_items(source, record, i, paths[i], is_late);
     record->has_reads = true;
 }

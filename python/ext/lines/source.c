@@ -92,15 +92,9 @@ static int find_modules(lines_source *source)
 {
     source->analyse = binding_import("tensortap.analysis.table", "packed_table");
     source->threading = source->analyse != NULL ? binding_import("threading", "") : NULL;
-    PyObject *file =
-        source->threading != NULL ? binding_import("tensortap", "__file__") : NULL; /* owned */
-    if (file != NULL && PyUnicode_Check(file)) {
-        Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
-        if (slash >= 0)
-            source->own_folder = PyUnicode_Substring(file, 0, slash + 1);
-    }
-    Py_XDECREF(file);
-    return PyErr_Occurred() ? -1 : 0;
+    source->own_folder =
+        source->threading != NULL ? binding_import("tensortap.display.session", "OURS") : NULL;
+    return source->own_folder != NULL ? 0 : -1;
 }
 
 /* Instructions and frames of another Python may mean something else: wrong answers are worse
@@ -157,10 +151,9 @@ int lines_source_add(lines_source *source, const lines_consumer *consumer)
 
 void lines_source_remove(lines_source *source, int id)
 {
-    uint32_t bit = (uint32_t)1 << id;
-    if (id < 0 || id >= LINES_MAX_CONSUMERS || !(source->mask & bit))
+    if (id < 0 || !(source->mask & (uint32_t)1 << id))
         return;
-    source->mask &= ~bit;
+    source->mask &= ~((uint32_t)1 << id);
     Py_CLEAR(source->consumers[id].names);
     Py_CLEAR(source->consumers[id].roots);
     source->consumers[id].consumer = (lines_consumer){ 0 };

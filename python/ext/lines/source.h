@@ -171,7 +171,7 @@ enum { LINES_MAX_CONSUMERS = 32 };
  * free monitoring tools taken.  Frames that run already are seen from their
  * next line on. */
 int lines_source_add(lines_source *source, const lines_consumer *consumer);
-void lines_source_remove(lines_source *source, int id);
+void lines_source_remove(lines_source *source, int id); /* -1: nothing to do */
 uint64_t lines_newest_thread(void); /* PyThreadState_GetID: what has a larger one was started later */
 /* How often a consumer or the source itself has failed since the consumer was added, and the text of
  * the first time or None; id -1: (0, None). */

@@ -18,13 +18,11 @@ tensor_kind lines_state_kind_slow(lines_source *source, PyObject *obj)
 /* Callers have entered lines_state_begin(). */
 enum { LOOK_AT_LINES = LOOK_VERSION | LOOK_SAMPLE | LOOK_GUARDED };
 
-bool lines_state_begin(lines_source *source, PyObject **guard)
+PyObject *lines_state_begin(lines_source *source)
 {
     const tensor_torch *torch = &source->core->torch;
-    *guard = NULL;
-    if (torch->tensor != NULL && tensor_has_function_mode(torch))
-        *guard = tensor_quiet_enter(torch); /* or the mode would see us asking */
-    return *guard != NULL;
+    bool has_mode = torch->tensor != NULL && tensor_has_function_mode(torch);
+    return has_mode ? tensor_quiet_enter(torch) : NULL; /* or the mode would see us asking */
 }
 
 void lines_state_digest(lines_source *source, lines_state *state, PyObject *obj)

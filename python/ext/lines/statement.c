@@ -131,26 +131,20 @@ static void look_into(lines_source *source, lines_record *record, settling *work
 static void look_at_write(lines_source *source, lines_record *record, settling *work,
                           const lines_write *write)
 {
-    const lines_path *path = &record->code->table->paths[write->path];
     lines_place place;
-    if (path->kind == PATH_LOCAL && !lines_path_is_wanted(record->code, write->path))
-        return;
-    if (path->kind == PATH_LOCAL) { /* the quick way out for plain Python */
-        PyObject *obj = base_frame_slot(record->at, path->base, path->detail);
-        lines_state *state = &record->slots[path->base];
-        if (obj == NULL || lines_state_kind(source, obj) == KIND_NONE) {
-            state->seen.kind = KIND_NONE;
-            state->seen.object = NULL;
-            if (obj != NULL)
-                look_into(source, record, work, write, obj);
-            return;
-        }
-    }
     lines_path_find(source, record, write->path, true, &place);
-    if (place.kind == KIND_NONE && place.object != NULL && place.path == write->path)
-        look_into(source, record, work, write, place.object);
-    if (place.kind == KIND_NONE || lines_found_has(&work->found, &place) ||
-        !lines_path_is_wanted(record->code, place.path))
+    if (!lines_path_is_wanted(record->code, place.path))
+        return;
+    if (place.kind == KIND_NONE) {
+        if (place.slot >= 0) {
+            record->slots[place.slot].seen.kind = KIND_NONE;
+            record->slots[place.slot].seen.object = NULL;
+        }
+        if (place.object != NULL && place.path == write->path)
+            look_into(source, record, work, write, place.object);
+        return;
+    }
+    if (lines_found_has(&work->found, &place))
         return;
     lines_state *state = lines_place_state(source, record, &place);
     if (state == NULL)
@@ -347,12 +341,11 @@ static void finish(lines_source *source, lines_record *record, int next, bool is
 {
     const lines_table *table = record->code->table;
     const lines_statement *first = &table->statements[record->statement];
-    PyObject *guard = NULL;
     if (is_plain(source, record, first)) {
         record->statement = -1;
         return;
     }
-    lines_state_begin(source, &guard);
+    PyObject *guard = lines_state_begin(source);
     for (int i = 0; i <= first->followers; i++) {
         const lines_statement *one = first + i;
         if (i > 0 && is_left && one->start > next)
@@ -458,7 +451,7 @@ void lines_statement_adopt(lines_source *source, lines_record *record, const uin
         if (kind == seen->kind && (kind == KIND_NONE || obj == seen->object))
             continue;
         if (!is_looking)
-            lines_state_begin(source, &guard);
+            guard = lines_state_begin(source);
         is_looking = true;
         lines_state_adopt(source, &record->slots[i], obj, kind);
     }

@@ -201,8 +201,7 @@ static void stop(watch *self)
 {
     int id = self->id;
     self->id = -1;
-    if (id >= 0)
-        lines_source_remove(self->state->lines, id);
+    lines_source_remove(self->state->lines, id);
 }
 
 static PyObject *watch_close(PyObject *self, PyObject *Py_UNUSED(none))
