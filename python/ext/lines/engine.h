@@ -224,8 +224,8 @@ static inline const lines_statement *lines_statement_of(const lines_record *reco
 {
     const lines_table *table = record->code->table;
     bool is_inside = table != NULL && instruction >= 0 && instruction < table->instruction_count;
-    int number = is_inside ? table->statement_at[instruction] : TABLE_NONE;
-    return number != TABLE_NONE ? &table->statements[number] : NULL;
+    int number = is_inside ? table->statement_at[instruction] : -1;
+    return number >= 0 ? &table->statements[number] : NULL;
 }
 /* Does the instruction start a statement in the middle of a line? */
 static inline bool lines_statement_steps(const lines_record *record, int instruction)

@@ -372,8 +372,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
         record->statement < 0 || source->masks[LINES_LINE] & record->mask)
         return false;
     int number = table->statement_at[instruction];
-    if (number == TABLE_NONE ||
-        (record->code->names.is_narrow && record->code->names.touched[number] != 0))
+    if (number < 0 || (record->code->names.is_narrow && record->code->names.touched[number] != 0))
         return false;
     const lines_statement *next = &table->statements[number];
     const lines_statement *last = &table->statements[record->statement];

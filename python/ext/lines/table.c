@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
-#include <string.h>
-
 enum { /* as Table.packed() has them */
        LIST_PATHS,
        LIST_STATEMENTS,
+       LIST_STATEMENT_AT,
+       LIST_SLOTS,
        LIST_LINES,
        LIST_BEGINS,
        LIST_READS,
@@ -16,8 +16,10 @@ enum { /* as Table.packed() has them */
        LIST_PARTS,
        LIST_SITES,
        LIST_PART_KEYS,
+       LIST_MOST_READS,
        LIST_IS_HIDDEN,
        LIST_HAS_TIGHT_LOOP,
+       LIST_HAS_STEPS,
 };
 
 /* One of the arrays of integers, and how many entries of so many bytes it has. */
@@ -45,26 +47,18 @@ static int fill_paths(lines_table *table)
                         ? (int)PyLong_AsLong(path->detail)
                         : -1;
         path->hash = PyObject_Hash(path->detail);
-        if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
-            table->slot_count = path->base + 1;
     }
-    size_t slots = (size_t)table->slot_count + 1;
-    table->slot_path = PyMem_Calloc(slots, sizeof *table->slot_path);
-    if (table->paths == NULL || table->slot_path == NULL)
-        return -1;
-    memset(table->slot_path, 0xff, slots * sizeof *table->slot_path);
-    for (int i = 0; i < table->path_count; i++)
-        if (table->paths[i].kind == PATH_LOCAL)
-            table->slot_path[table->paths[i].base] = i;
-    return PyErr_Occurred() ? -1 : 0;
+    return table->paths == NULL || PyErr_Occurred() ? -1 : 0;
 }
 
-static int fill_statements(lines_table *table)
+static void fill_statements(lines_table *table)
 {
     int ignored;
     table->statements =
         array_of(table, LIST_STATEMENTS, sizeof *table->statements, &table->statement_count);
-    table->line_at = array_of(table, LIST_LINES, sizeof(int), &table->instruction_count);
+    table->statement_at = array_of(table, LIST_STATEMENT_AT, sizeof(int), &table->instruction_count);
+    table->slot_path = array_of(table, LIST_SLOTS, sizeof(int), &table->slot_count);
+    table->line_at = array_of(table, LIST_LINES, sizeof(int), &ignored);
     table->begin_at = array_of(table, LIST_BEGINS, sizeof(int), &ignored);
     table->reads = array_of(table, LIST_READS, sizeof(int), &ignored);
     table->writes = array_of(table, LIST_WRITES, sizeof(lines_write), &ignored);
@@ -73,26 +67,10 @@ static int fill_statements(lines_table *table)
     table->parts = array_of(table, LIST_PARTS, sizeof(lines_write), &ignored);
     table->sites = array_of(table, LIST_SITES, sizeof(lines_site), &table->site_count);
     table->part_keys = PyTuple_GET_ITEM(table->lists, LIST_PART_KEYS);
+    table->most_reads = (int)PyLong_AsLong(PyTuple_GET_ITEM(table->lists, LIST_MOST_READS));
     table->is_hidden = PyTuple_GET_ITEM(table->lists, LIST_IS_HIDDEN) == Py_True;
     table->has_tight_loop = PyTuple_GET_ITEM(table->lists, LIST_HAS_TIGHT_LOOP) == Py_True;
-    if (table->statement_count >= TABLE_NONE) {
-        PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
-        return -1;
-    }
-    size_t units = (size_t)table->instruction_count + 1;
-    table->statement_at = PyMem_Calloc(units, sizeof *table->statement_at);
-    if (table->statement_at == NULL)
-        return -1;
-    memset(table->statement_at, 0xff, units * sizeof *table->statement_at);
-    for (int i = 0; i < table->statement_count; i++) {
-        const lines_statement *one = &table->statements[i];
-        for (int k = one->start; k < one->end && k < table->instruction_count; k++)
-            table->statement_at[k] = (uint16_t)i;
-        if (one->read_count > table->most_reads)
-            table->most_reads = one->read_count;
-        table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
-    }
-    return 0;
+    table->has_steps = PyTuple_GET_ITEM(table->lists, LIST_HAS_STEPS) == Py_True;
 }
 
 static void free_table(lines_table *table)
@@ -101,23 +79,22 @@ static void free_table(lines_table *table)
         return;
     Py_XDECREF(table->lists);
     PyMem_Free(table->paths);
-    PyMem_Free(table->slot_path);
-    PyMem_Free(table->statement_at);
     PyMem_Free(table);
 }
 
-/* NULL with a Python exception, e.g. for a code object of more than 65534 statements. */
+/* NULL with a Python exception. */
 static lines_table *create(PyCodeObject *code, PyObject *analyse)
 {
     lines_table *table = PyMem_Calloc(1, sizeof *table);
     if (table != NULL)
         table->lists = PyObject_CallOneArg(analyse, (PyObject *)code);
-    if (table == NULL || table->lists == NULL || fill_paths(table) < 0 || fill_statements(table) < 0) {
+    if (table == NULL || table->lists == NULL || fill_paths(table) < 0) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
         free_table(table);
         return NULL;
     }
+    fill_statements(table);
     table->argument_count = code->co_argcount + code->co_kwonlyargcount +
                             !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
     return table;

@@ -79,10 +79,10 @@ typedef struct lines_site {
 } lines_site;
 
 typedef struct lines_table {
-    PyObject *lists;        /* owned; table.Table: all const arrays and Python objects are its */
-    lines_path *paths;      /* owned */
-    uint16_t *statement_at; /* owned; of each instruction; TABLE_NONE: none */
-    int *slot_path;         /* owned; the path of each slot, or -1 */
+    PyObject *lists;         /* owned; table.Table: all const arrays and Python objects are its */
+    lines_path *paths;       /* owned */
+    const int *statement_at; /* of each instruction; -1: none */
+    const int *slot_path;    /* of each local slot: its path, or -1 */
     const lines_statement *statements; /* by instruction */
     const int *line_at;                /* of each instruction */
     const int *begin_at;               /* of each code unit: that of its instruction */
@@ -102,7 +102,5 @@ typedef struct lines_table {
     bool has_tight_loop; /* a loop on one line */
     bool has_steps;      /* a statement with STATEMENT_STEPS */
 } lines_table;
-
-enum { TABLE_NONE = 0xffff };
 
 #endif

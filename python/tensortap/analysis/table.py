@@ -63,12 +63,21 @@ class Table:
     def packed(self) -> tuple[object, ...]:
         """Return what lines/table.c reads, in its order: rows as C integers."""
         flat = itertools.chain.from_iterable
+        row_at, most_reads, has_steps = [-1] * len(self.lines), 0, False  # of each unit: its row
+        for i, (start, end, _, flags, _, _, reads, *_) in enumerate(self.rows):
+            row_at[start:end] = [i] * (end - start)
+            most_reads = max(most_reads, reads)
+            has_steps = has_steps or bool(flags & Does.STEPS)
+        paths = {base: i for i, (kind, base, *_) in enumerate(self.paths) if kind == LOCAL}
+        slots = [paths.get(i, -1) for i in range(max(paths, default=-1) + 1)]
         lists = (
-            *(flat(self.rows), self.lines, self.begins, self.reads, flat(self.writes)),
-            *(self.arrows, self.calls, flat(self.parts), flat(sorted(self.sites))),
+            *(flat(self.rows), row_at, slots, self.lines, self.begins, self.reads),
+            *(flat(self.writes), self.arrows, self.calls, flat(self.parts)),
+            flat(sorted(self.sites)),
         )
         arrays = [array("i", one).tobytes() for one in lists]
-        return (self.paths, *arrays, self.part_keys, self.is_hidden, self.has_tight_loop)
+        answers = self.is_hidden, self.has_tight_loop, has_steps
+        return (self.paths, *arrays, self.part_keys, most_reads, *answers)
 
     def add(self, piece: Piece) -> None:
         """Add a statement."""
