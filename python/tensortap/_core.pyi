@@ -541,7 +541,6 @@ class TrackLog:
 @final
 class Tracker:
     depth: int  # of the lines of a decorated function
-    errors: Final[tuple[int, str | None]]
 
     def __new__(
         cls,
@@ -553,7 +552,7 @@ class Tracker:
         /,
     ) -> Self: ...
     def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop(self) -> tuple[int, str | None]: ...  # errors, the first one
     def adopt(self, line: int, /) -> None: ...
 
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys

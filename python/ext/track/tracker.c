@@ -261,12 +261,14 @@ static PyObject *tracker_start(PyObject *obj, PyObject *Py_UNUSED(none))
     return self->id < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *tracker_stop(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *tracker_stop(PyObject *obj, PyObject *Py_UNUSED(none))
 {
-    if (tracker_of(self)->id >= 0)
-        lines_source_remove(tracker_of(self)->state->lines, tracker_of(self)->id);
-    tracker_of(self)->id = -1;
-    Py_RETURN_NONE;
+    tracker *self = tracker_of(obj);
+    int id = self->id;
+    PyObject *errors = lines_source_error_tuple(self->state->lines, id);
+    self->id = -1;
+    lines_source_remove(self->state->lines, id);
+    return errors;
 }
 
 /* A frame that runs already, from the outside: the innermost that is not our own. */
@@ -281,18 +283,13 @@ static PyObject *tracker_adopt(PyObject *self, PyObject *line)
     Py_RETURN_NONE;
 }
 
-static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
-{
-    return lines_source_error_tuple(tracker_of(self)->state->lines, tracker_of(self)->id);
-}
-
 BINDING_OWNS(tracker, tracker, log, file)
 
 static void tracker_dealloc(PyObject *obj)
 {
     tracker *self = tracker_of(obj);
     PyObject_GC_UnTrack(obj);
-    Py_DECREF(tracker_stop(obj, NULL));
+    Py_XDECREF(tracker_stop(obj, NULL));
     frame *one;
     for (size_t i = 0; (one = base_map_next(&self->frames, &i)) != NULL;)
         free_frame(self, one);
@@ -304,7 +301,8 @@ static void tracker_dealloc(PyObject *obj)
 static PyMethodDef methods[] = {
     { "start", tracker_start, METH_NOARGS, "Track, in this thread." },
     { "adopt", tracker_adopt, METH_O, "adopt(line): look at the names of the frame that runs now." },
-    { "stop", tracker_stop, METH_NOARGS, "Stop; what was seen last stays known." },
+    { "stop", tracker_stop, METH_NOARGS,
+      "Stop; what was seen last stays known.  Return how many looks failed, and the first message." },
     { 0 },
 };
 
@@ -313,12 +311,7 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-static PyGetSetDef getters[] = {
-    { "errors", get_errors, NULL, "How many looks failed, and the first message.", NULL },
-    { 0 },
-};
-
 BINDING_CLASS(track_tracker, "tensortap._core.Tracker", tracker, BINDING_GC,
               { Py_tp_doc, "Logs each change of some names." }, { Py_tp_new, tracker_new },
               { Py_tp_traverse, tracker_traverse }, { Py_tp_dealloc, tracker_dealloc },
-              { Py_tp_methods, methods }, { Py_tp_members, members }, { Py_tp_getset, getters });
+              { Py_tp_methods, methods }, { Py_tp_members, members });

@@ -137,12 +137,13 @@ def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -
         return type(func)(wrap(func.__func__, watch))
     described = Described(func)
     made = watch(described)
+    begin = functools.partial(_Body, described, made)
     if inspect.isasyncgenfunction(func):
-        wrapper: Callable[..., Any] = _async_generator(func, described, made)
+        wrapper: Callable[..., Any] = _async_generator(func, begin)
     elif inspect.iscoroutinefunction(func):
-        wrapper = _coroutine(func, described, made)
+        wrapper = _coroutine(func, begin)
     elif inspect.isgeneratorfunction(func):
-        wrapper = _generator(func, described, made)
+        wrapper = _generator(func, begin)
     else:
         wrapper = _plain(func, described, made)
     return functools.wraps(func)(wrapper)  # type: ignore[return-value]
@@ -204,23 +205,29 @@ class _Body:
             self.watching.pause()
         log.depth = self.before
 
-    def end(self, value: object) -> None:
-        """Log what came out in the end."""
-        self._write(log.end, value)
-
-    def fail(self, error: BaseException) -> None:
-        """Log that it ended by an exception."""
-        self._write(log.stop, *_failure(error))
-
-    def close(self) -> None:
-        """Log that it was closed before its end."""
-        self._write(log.stop, None, "closed")
-
     def _write(self, write: Callable[..., None], *what: object) -> None:
         """Write the end, and leave the tree around it as it was."""
         before = log.depth
         write(self.described.site, self.token, *what, self.seconds)
         log.depth = before
+
+    def end(self, value: object) -> None:
+        """Log what came out in the end."""
+        self._write(log.end, value)
+
+    def fail(self, error: BaseException, *, is_closed: bool = False) -> None:
+        """Log that it ended by an exception, or was closed before its end."""
+        self._write(log.stop, *((None, "closed") if is_closed else _failure(error)))
+
+    def run(self, inner: Any, *, is_generator: bool = False) -> Generator[Any, Any, Any]:
+        """Run *inner* to its end, and log that; of a generator what it gives, too."""
+        try:
+            result = yield from self.drive(inner, logs_items=is_generator)
+        except BaseException as error:
+            self.fail(error, is_closed=is_generator and isinstance(error, GeneratorExit))
+            raise
+        self.end(result)
+        return result
 
     def drive(self, inner: Any, *, logs_items: bool = False) -> Generator[Any, Any, Any]:
         """Run *inner* to its end in this place of the tree; hand on what goes in and out."""
@@ -244,72 +251,49 @@ class _Body:
                 step, given = inner.throw, error
 
 
-def _generator(
-    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
-) -> Callable[..., Any]:
+def _generator(func: Callable[..., Any], begin: Callable[..., _Body]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = func(*args, **kwargs)
-        body = _Body(described, made, args, kwargs)
-        try:
-            result = yield from body.drive(inner, logs_items=True)
-        except GeneratorExit:
-            body.close()
-            raise
-        except BaseException as error:
-            body.fail(error)
-            raise
-        body.end(result)
-        return result
+        return (yield from begin(args, kwargs).run(inner, is_generator=True))
 
     return wrapper
 
 
 @types.coroutine
-def _driven(body: _Body, inner: Any) -> Generator[Any, Any, Any]:
-    return (yield from body.drive(inner))
+def _awaited(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    return (yield from steps)
 
 
-def _coroutine(
-    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
-) -> Callable[..., Any]:
+def _coroutine(func: Callable[..., Any], begin: Callable[..., _Body]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         inner = func(*args, **kwargs)
-        body = _Body(described, made, args, kwargs)
-        try:
-            result = await _driven(body, inner)
-        except BaseException as error:
-            body.fail(error)
-            raise
-        body.end(result)
-        return result
+        return await _awaited(begin(args, kwargs).run(inner))
 
     return wrapper
 
 
-def _async_generator(
-    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
-) -> Callable[..., Any]:
+def _async_generator(func: Callable[..., Any], begin: Callable[..., _Body]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = func(*args, **kwargs)
-        body = _Body(described, made, args, kwargs)
+        body = begin(args, kwargs)
         step: Any = inner.asend
         given: Any = None
         while True:
             try:
-                item = await _driven(body, step(given).__await__())
+                item = await _awaited(body.drive(step(given).__await__()))
             except StopAsyncIteration:
                 body.end(None)
                 return
             except BaseException as error:
                 body.fail(error)
                 raise
-            log.yields(described.site, body.token, "yield", item)
+            log.yields(body.described.site, body.token, "yield", item)
             try:
                 given = yield item
                 step = inner.asend
-            except GeneratorExit:
-                await _driven(body, inner.aclose().__await__())
-                body.close()
+            except GeneratorExit as error:
+                await _awaited(body.drive(inner.aclose().__await__()))
+                body.fail(error, is_closed=True)
                 raise
             except BaseException as error:
                 step, given = inner.athrow, error

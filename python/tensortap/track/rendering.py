@@ -75,20 +75,17 @@ def _item(value: Any, depth: int) -> str:
 
 
 def _is_module(value: object) -> bool:
-    modules = sys.modules.get("torch.nn")
-    return modules is not None and hasattr(modules, "Module") and isinstance(value, modules.Module)
+    return isinstance(value, getattr(sys.modules.get("torch.nn"), "Module", ()))
 
 
 def is_tensor(value: object) -> bool:
     """Return whether *value* is a torch tensor; torch is not imported for it."""
-    torch = sys.modules.get("torch")
-    return torch is not None and hasattr(torch, "Tensor") and isinstance(value, torch.Tensor)
+    return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_array(value: object) -> bool:
     """Return whether *value* is a NumPy array."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and hasattr(numpy, "ndarray") and isinstance(value, numpy.ndarray)
+    return isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ()))
 
 
 def extract_tensor_info(data: Any, max_elements: int = MOST_ITEMS) -> Any:

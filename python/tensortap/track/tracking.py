@@ -116,8 +116,7 @@ class _Names(Watching):
             if _is_replaced():
                 session.warn(REPLACED)
         if self.tracker is not None:
-            count, text = self.tracker.errors
-            self.tracker.stop()
+            count, text = self.tracker.stop()
             if count:
                 _warn(RuntimeError(f"{count} looks failed, the first with {text}"))
 
