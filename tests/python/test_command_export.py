@@ -408,7 +408,7 @@ def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
     reader.join(timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert (run / "pipe").is_fifo()
-    assert got[0] == export(run, to, "file", "parameter/w").read_bytes() or to in PYTHONS_OWN
+    assert to in PYTHONS_OWN or got[0] == export(run, to, "file", "parameter/w").read_bytes()
     assert len(got[0]) > 100
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import forked
 
 pytest.importorskip("torch")
 pytest.importorskip("pygraphviz")
@@ -86,9 +85,8 @@ print(monitorch.off(filename="inferred.png"))
 )
 def test_the_example_runs(tmp_path: Path, program: str, wanted: str) -> None:
     (tmp_path / "example.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = forked("import runpy; runpy.run_path('example.py', run_name='__main__')", tmp_path)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == wanted
     pictures = [*tmp_path.glob("monitorch_outputs/*.png")]
     assert len(pictures) == ("saved_path='" in wanted)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import track_lab
+from programs import forked
 from track_lab import changes
 
 from tensortap import flow
@@ -376,7 +377,7 @@ def test_nothing_tracked_is_kept_alive() -> None:
 
 
 @needs_torch
-def test_no_tracked_tensor_is_copied_unless_a_tolerance_asks_for_it() -> None:
+def test_no_tracked_tensor_is_copied_unless_a_tolerance_asks_for_it(tmp_path: Path) -> None:
     big = 8 << 20
 
     def peak(**options: Any) -> int:
@@ -395,9 +396,7 @@ def test_no_tracked_tensor_is_copied_unless_a_tolerance_asks_for_it() -> None:
             "status = open('/proc/self/status').read()\n"
             "print(1024 * int(re.search(r'VmHWM:\\s*(\\d+)', status)[1]))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
-        )
+        done = forked(code, tmp_path)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

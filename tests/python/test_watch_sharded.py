@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from programs import started
+from programs import forked
 
 torch = pytest.importorskip("torch")
 
@@ -93,13 +93,10 @@ def run_ranks(folder: Path, wrap: str, world: int) -> None:
     for turn in range(3):  # a rank may end in an abort of torch's own: judged by what it said
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        with contextlib.ExitStack() as stack:
-            ranks = [
-                stack.enter_context(started(code, folder, str(rank), str(world)))
-                for rank in range(world)
-            ]
-            said = [process.communicate(timeout=120) for process in ranks]
-        if [out.strip() for out, _ in said] == ["True"] * world:
+        with ThreadPoolExecutor(world) as threads:
+            ranks = [threads.submit(forked, code, folder, str(i), str(world)) for i in range(world)]
+        said = [rank.result() for rank in ranks]
+        if [one.stdout.strip() for one in said] == ["True"] * world:
             return
         assert turn < 2, said
 
