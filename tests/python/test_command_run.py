@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import PROGRAM, tensortap
-from programs import ANY_FREE_PORT
+from programs import ANY_FREE_PORT, forked
 
 import tensortap as tt
 
@@ -72,8 +72,7 @@ def python(*arguments: str, folder: Path, stdin: str = "") -> subprocess.Complet
 @pytest.fixture(scope="module")
 def plain_output(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What TRAIN prints under plain Python."""
-    folder = tmp_path_factory.mktemp("plain")
-    return python(write(folder, TRAIN), folder=folder).stdout
+    return forked(TRAIN, tmp_path_factory.mktemp("plain")).stdout
 
 
 Done = tuple[Path, "subprocess.CompletedProcess[str]"]

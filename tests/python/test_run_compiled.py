@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import tensortap
+from programs import forked
 from recorded import EVAL, TRAIN
 
 import tensortap as tt
@@ -114,13 +115,7 @@ def test_compiled_programs_give_the_same_and_are_compiled_the_same(tmp_path: Pat
     parts.append(EACH.format(name="Broken", call=KINDS["Method"], options="breaks=True"))
     script = tmp_path / "script.py"
     script.write_text("BACKEND = 'eager'\n" + PROGRAM + "".join(parts))
-    plain = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    plain = forked("import runpy; runpy.run_path('script.py', run_name='__main__')", tmp_path)
     assert plain.returncode == 0, plain.stderr
     done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from programs import said_first, started, wait_for
+from programs import forked, said_first, started, wait_for
 
 torch = pytest.importorskip("torch")
 
@@ -141,12 +141,8 @@ except OSError as error:
 
 
 def test_a_folder_one_may_not_write_to_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", READ_ONLY, str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forked(READ_ONLY, tmp_path, str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
     assert "out/manual.a.call0.pt: Permission denied" in done.stdout
     assert os.listdir(tmp_path / "out") == []
 
