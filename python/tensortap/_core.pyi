@@ -120,7 +120,7 @@ class Flow:
     def dot(
         self,
         looks: list[tuple[str, str, int]],
-        sizes: list[tuple[float, float]] | None = None,
+        sizes: bytes = ...,  # width and height of each node
         /,
     ) -> tuple[str, str]: ...
     def json(self, looks: list[tuple[str, str, int]], /) -> str: ...

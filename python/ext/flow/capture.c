@@ -164,10 +164,9 @@ static PyMethodDef methods[] = {
     { "places", flow_places, METH_NOARGS,
       "Return (name, code object, line, is_source, weak reference to self or None) of each node." },
     { "dot", flow_dot, METH_VARARGS,
-      "Write the chart for Graphviz, after the engine that draws it well, dot or nop2; with the (width,\n"
-      "height) of each node in points, all in its place, for nop2.  A look is (code, label of the frame, "
-      "number of the node that it is drawn\n"
-      "as: its own, or an earlier one)." },
+      "Write the chart for Graphviz, after the engine that draws it well, dot or nop2; with bytes that\n"
+      "hold width and height of each node in points, as doubles, all in its place, for nop2.  A look is\n"
+      "(code, label of the frame, number of the node that it is drawn as: its own, or an earlier one)." },
     { "json", flow_json, METH_O, "Write the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
       "Return how many changes could not be read, and why the first could not; forget them." },

@@ -108,25 +108,6 @@ static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_
     return count;
 }
 
-/* From a list of (width, height); NULL with an exception. */
-static tt_graph_size *read_sizes(PyObject *list, size_t count)
-{
-    tt_graph_size *sizes = PyMem_Calloc(count + 1, sizeof *sizes);
-    if (sizes == NULL)
-        PyErr_NoMemory();
-    else if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
-        PyErr_SetString(PyExc_ValueError, "give the width and height of each node");
-    for (size_t i = 0; i < count && !PyErr_Occurred(); i++)
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "dd", &sizes[i].width,
-                              &sizes[i].height))
-            break;
-    if (PyErr_Occurred()) {
-        PyMem_Free(sizes);
-        sizes = NULL;
-    }
-    return sizes;
-}
-
 static PyObject *write_dot(const tt_graph *graph, const tt_graph_size *sizes)
 {
     tt_buf page = { 0 };
@@ -141,8 +122,8 @@ static PyObject *write_json(const tt_graph *graph)
     return binding_take_text(st, &page);
 }
 
-/* In DOT, nodes that are drawn as others are left out. */
-static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bool is_dot)
+/* In DOT, nodes that are drawn as others are left out; sizes: NULL, or bytes with one of each node. */
+static PyObject *draw(flow_object *self, PyObject *list, PyObject *sizes, bool is_dot)
 {
     const flow_chart *chart = &self->chart;
     size_t count = flow_chart_count(chart), drawn = 0;
@@ -151,7 +132,6 @@ static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bo
     uint64_t *ids = NULL;                  /* owned */
     tt_graph_node *nodes = NULL;           /* owned */
     tt_graph_edge *edges = NULL;           /* owned */
-    tt_graph_size *sizes = NULL;           /* owned */
     look *looks = read_looks(list, count); /* owned */
     if (looks == NULL)
         return NULL;
@@ -171,16 +151,18 @@ static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bo
         if (first == i && describe(order[i], chart->oldest + i, &looks[i], &owners, &nodes[drawn++]) < 0)
             goto out;
     }
-    if (size_list != NULL && (sizes = read_sizes(size_list, drawn)) == NULL)
+    if (sizes != NULL && (size_t)PyBytes_GET_SIZE(sizes) != drawn * sizeof(tt_graph_size)) {
+        PyErr_SetString(PyExc_ValueError, "give the width and height of each node");
         goto out;
+    }
     tt_graph graph = { .nodes = nodes, .node_count = drawn, .edges = edges };
     graph.edge_count = list_edges(chart, ids, edges);
     if (drawn < count)
         graph.edge_count = fold_edges(edges, graph.edge_count);
-    text = is_dot ? write_dot(&graph, sizes) : write_json(&graph);
+    const void *placed = sizes != NULL ? PyBytes_AS_STRING(sizes) : NULL;
+    text = is_dot ? write_dot(&graph, placed) : write_json(&graph);
 out:
     PyMem_Free(looks);
-    PyMem_Free(sizes);
     PyMem_Free(edges);
     PyMem_Free(nodes);
     PyMem_Free(ids);
@@ -191,10 +173,10 @@ out:
 
 PyObject *flow_dot(PyObject *self, PyObject *args)
 {
-    PyObject *looks, *sizes = Py_None; /* borrowed */
-    if (!PyArg_ParseTuple(args, "O|O:dot", &looks, &sizes))
+    PyObject *looks, *sizes = NULL; /* borrowed */
+    if (!PyArg_ParseTuple(args, "O|S:dot", &looks, &sizes))
         return NULL;
-    return draw((flow_object *)self, looks, sizes != Py_None ? sizes : NULL, true);
+    return draw((flow_object *)self, looks, sizes, true);
 }
 
 PyObject *flow_json(PyObject *self, PyObject *looks)
