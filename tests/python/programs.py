@@ -105,7 +105,7 @@ def forked(
         process = fork_server().Process(target=_be_program, args=(*given, folder))
         process.start()
         process.join(2 * PATIENCE)
-        process.kill()  # no more than a wait, if it has ended
+        process.kill()  # if it hangs; else nothing happens
         process.join()
         out, err = (Path(folder, name).read_text() for name in ("out", "err"))
     return subprocess.CompletedProcess([], process.exitcode or 0, out, err)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from commands import tensortap
+from programs import forked
 
 import tensortap as tt
 
@@ -88,14 +86,7 @@ def record(folder: Path, script: str) -> tt.Run:
 def record_and_read(folder: Path, script: str) -> tuple[tt.Run, list[float]]:
     """Give the norms too that the script printed behind its result."""
     (folder / "script.py").write_text(textwrap.dedent(script))
-    plain = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    plain = forked("import runpy; runpy.run_path('script.py', run_name='__main__')", folder)
     assert plain.returncode == 0, plain.stderr
     done = tensortap("run", "-o", "run", "script.py", folder=folder)
     assert done.returncode == 0, done.stderr
