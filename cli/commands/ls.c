@@ -73,7 +73,7 @@ static tt_exit ls(tt_call *call)
     const char *folder = call->count > 0 ? call->path : ".";
     tt_runs all = { 0 };
     tt_exit code = TT_EXIT_FINE;
-    tt_status st = tt_runs_find(folder, NULL, &all, call->err);
+    tt_status st = tt_runs_find(folder, &all, call->err);
     if (st == TT_OK && args.keep_last >= 0) {
         code = remove_old(call, &all);
     } else if (st == TT_OK && call->is_json) {

@@ -15,7 +15,6 @@ typedef struct tt_runs_entry {
     int64_t started; /* ns since 1970 */
     tt_state state;
     int32_t ranks;
-    uint64_t stamp; /* of its files: their sizes and times */
 } tt_runs_entry;
 
 typedef struct tt_runs {
@@ -23,9 +22,8 @@ typedef struct tt_runs {
     size_t count, cap;
 } tt_runs;
 
-/* Searches a folder three levels deep; what holds a rank*.tap is a run.  before: what was found
- * earlier; runs whose files are the same are not read again.  It is emptied; NULL: nothing. */
-tt_status tt_runs_find(const char *folder, tt_runs *before, tt_runs *out, tt_error *err);
+/* Searches a folder three levels deep; what holds a rank*.tap is a run. */
+tt_status tt_runs_find(const char *folder, tt_runs *out, tt_error *err);
 void tt_runs_free(tt_runs *runs);
 /* Writes an object for each run into the list that is open.  skip: so many characters of each
  * path are left out. */

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGES = 4, LIST_SECONDS = 2 };
+enum { PAGES = 4, LIST_SECONDS = 2, LIST_TIMES = 20 };
 
 /* A page that was asked for. */
 typedef struct entry {
@@ -31,7 +31,7 @@ struct tt_server {
     char *title;  /* owned; of the folder, for people */
     bool is_private;
     tt_runs runs;
-    double listed; /* when the folder was searched */
+    double next_list; /* when the folder is to be searched again */
     entry pages[PAGES];
     uint64_t questions;
 };
@@ -59,16 +59,17 @@ void tt_server_close(tt_server *server)
     free(server);
 }
 
-/* Searches the folder, if that was not done a moment ago. */
-static tt_status list_runs(tt_server *server, bool is_urgent, tt_error *err)
+/* Searches the folder, if that was not done a moment ago.  A large one takes a while: the longer, the later it
+ * is searched again. */
+static tt_status list_runs(tt_server *server, tt_error *err)
 {
-    double at = tt_clock_seconds();
-    if (server->listed != 0 && at - server->listed < (is_urgent ? 1 : LIST_SECONDS))
+    double start = tt_clock_seconds();
+    if (start < server->next_list)
         return TT_OK;
-    tt_status st = tt_runs_find(server->folder, &server->runs, &server->runs, err);
-    if (st < 0)
-        server->runs = (tt_runs){ 0 };
-    server->listed = tt_clock_seconds();
+    tt_runs_free(&server->runs);
+    tt_status st = tt_runs_find(server->folder, &server->runs, err);
+    double end = tt_clock_seconds();
+    server->next_list = end + LIST_SECONDS + LIST_TIMES * (end - start);
     return st;
 }
 
@@ -95,7 +96,7 @@ tt_status tt_server_open(const char *folder, bool is_private, tt_server **out, t
         st = tt_fail_plain(err, TT_ENOMEM);
     if (st == TT_OK) {
         server->is_private = is_private;
-        st = list_runs(server, false, err);
+        st = list_runs(server, err);
     }
     if (st == TT_OK)
         *out = server;
@@ -149,8 +150,8 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
     for (size_t i = 0; st == TT_OK && i < count; i++) {
         const char *path = find_run(server, q->runs[i]);
         if (path == NULL || access(path, F_OK) < 0) {
-            server->listed = 0;
-            (void)list_runs(server, true, err);
+            server->next_list = 0;
+            (void)list_runs(server, err);
             path = find_run(server, q->runs[i]);
         }
         if (path == NULL)
@@ -190,7 +191,7 @@ static tt_status find_page(tt_server *server, const tt_question *q, entry **out,
     }
     if (found != NULL && !has_same_runs(found)) {
         close_entry(found);
-        server->listed = 0;
+        server->next_list = 0;
         oldest = found;
         found = NULL;
     }
@@ -233,7 +234,7 @@ static tt_status put_list(tt_server *server, bool is_page, tt_buf *body, tt_erro
 {
     tt_buf text = { 0 };
     tt_json json = { .out = &text, .is_compact = true };
-    tt_status st = list_runs(server, false, err);
+    tt_status st = list_runs(server, err);
     if (st < 0)
         return st;
     tt_json_open(&json, NULL, '{');
