@@ -5,6 +5,7 @@
  * only the printed address has.  Names of runs are looked up in a list, never opened as paths.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "serve/request.h"
+#include "words.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -87,18 +88,6 @@ static char *decode(char *text)
     return rest;
 }
 
-/* A cursor of ours: digits. */
-static bool parse_since(const char *text, uint64_t *out)
-{
-    size_t len = strlen(text);
-    if (len == 0 || len > 18 || strspn(text, "0123456789") != len)
-        return false;
-    *out = 0;
-    for (; *text != '\0'; text++)
-        *out = *out * 10 + (uint64_t)(*text - '0');
-    return true;
-}
-
 static bool parse_query(char *query, tt_question *out)
 {
     const char *since = "0";
@@ -119,7 +108,7 @@ static bool parse_query(char *query, tt_question *out)
         if (query == NULL)
             return false;
     }
-    return parse_since(since, &out->since);
+    return tt_range_count(since, &out->since);
 }
 
 int tt_request_parse(const tt_request *request, const tt_request_rules *rules, tt_question *out)
