@@ -25,16 +25,16 @@ static bool read_bytes(const char *text, void *out)
 
 /* Lines that fit, and how many did not. */
 typedef struct page {
-    tt_buf out;
-    size_t room; /* for lines; the end has its own */
+    tt_buf line, out; /* owned; the one that is being written, those that fit */
+    size_t room;      /* for lines; the end has its own */
     size_t left_out;
 } page;
 
-/* Appends one line if it fits. */
-static void put(page *p, tt_buf *line)
+/* Ends the line. */
+static void put(page *p)
 {
     tt_buf safe = { 0 };
-    (void)tt_text_append(line->len > 0 ? line->data : "",
+    (void)tt_text_append(p->line.len > 0 ? p->line.data : "",
                          &(tt_style){ .is_ascii = tt_terminal.style.is_ascii }, &safe);
     if (p->left_out == 0 && p->out.len + safe.len + 1 <= p->room) {
         (void)tt_buf_append(&p->out, safe.data, safe.len);
@@ -43,61 +43,57 @@ static void put(page *p, tt_buf *line)
         p->left_out++;
     }
     tt_buf_free(&safe);
-    tt_buf_clear(line);
+    tt_buf_clear(&p->line);
 }
 
 static void put_run(page *p, const tt_call *call, const tt_findings *findings)
 {
     tt_run *run = call->runs[0];
     const tt_totals totals = tt_run_totals(run);
-    tt_buf line = { 0 };
-    (void)tt_buf_printf(&line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
+    (void)tt_buf_printf(&p->line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
     if (totals.last_step >= totals.first_step)
-        (void)tt_buf_printf(&line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
+        (void)tt_buf_printf(&p->line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
                             totals.last_step);
-    (void)tt_buf_printf(&line, ", %d sites, %" PRId64 " points", (int)tt_run_shown_count(run, NULL),
+    (void)tt_buf_printf(&p->line, ", %d sites, %" PRId64 " points", (int)tt_run_shown_count(run, NULL),
                         totals.points);
     if (tt_overview_rank_count(run) > 1)
-        (void)tt_buf_printf(&line, ", %s", tt_overview_ranks(run));
-    put(p, &line);
-    (void)tt_buf_printf(&line, "verdict: %s (%d rules)", tt_findings_count_text(findings),
+        (void)tt_buf_printf(&p->line, ", %s", tt_overview_ranks(run));
+    put(p);
+    (void)tt_buf_printf(&p->line, "verdict: %s (%d rules)", tt_findings_count_text(findings),
                         (int)findings->rules - (int)findings->unchecked_count);
-    put(p, &line);
+    put(p);
     if (totals.stopped != NULL) {
-        (void)tt_buf_printf(&line, "the program was %s", totals.stopped);
-        put(p, &line);
+        (void)tt_buf_printf(&p->line, "the program was %s", totals.stopped);
+        put(p);
     }
     if (totals.damaged_bytes > 0) {
-        (void)tt_buf_printf(&line, "%" PRId64 " bytes cannot be read", totals.damaged_bytes);
-        put(p, &line);
+        (void)tt_buf_printf(&p->line, "%" PRId64 " bytes cannot be read", totals.damaged_bytes);
+        put(p);
     } else if (findings->unread > 0) {
-        (void)tt_buf_printf(&line, "%" PRId64 " points cannot be read", findings->unread);
-        put(p, &line);
+        (void)tt_buf_printf(&p->line, "%" PRId64 " points cannot be read", findings->unread);
+        put(p);
     }
-    tt_buf_free(&line);
 }
 
 static void put_finding(page *p, size_t number, const tt_finding *found)
 {
-    tt_buf line = { 0 };
-    (void)tt_buf_printf(&line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
+    (void)tt_buf_printf(&p->line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
                         found->rule->id, found->sentence);
-    put(p, &line);
-    (void)tt_buf_text(&line, "   evidence:");
+    put(p);
+    (void)tt_buf_text(&p->line, "   evidence:");
     for (size_t i = 0; i < found->number_count; i++)
-        (void)tt_buf_printf(&line, "%s %s %s", i > 0 ? "," : "", found->numbers[i].name,
+        (void)tt_buf_printf(&p->line, "%s %s %s", i > 0 ? "," : "", found->numbers[i].name,
                             tt_screen_number(found->numbers[i].value));
     if (found->last_step >= 0)
-        (void)tt_buf_printf(&line, "; steps %" PRId64 " to %" PRId64,
+        (void)tt_buf_printf(&p->line, "; steps %" PRId64 " to %" PRId64,
                             found->first_step < 0 ? 0 : found->first_step, found->last_step);
     for (size_t i = 0; i < found->site_count && i < SITES_NAMED; i++)
-        (void)tt_buf_printf(&line, "%s%s", i > 0 ? ", " : "; ", found->names[i]);
+        (void)tt_buf_printf(&p->line, "%s%s", i > 0 ? ", " : "; ", found->names[i]);
     if (found->site_count > SITES_NAMED)
-        (void)tt_buf_printf(&line, " and %zu more", found->site_count - SITES_NAMED);
-    put(p, &line);
-    (void)tt_buf_printf(&line, "   what to do: %s", found->rule->remedy);
-    put(p, &line);
-    tt_buf_free(&line);
+        (void)tt_buf_printf(&p->line, " and %zu more", found->site_count - SITES_NAMED);
+    put(p);
+    (void)tt_buf_printf(&p->line, "   what to do: %s", found->rule->remedy);
+    put(p);
 }
 
 /* The first and the latest value of each loss and learning rate. */
@@ -107,17 +103,15 @@ static void put_numbers(page *p, tt_run *run)
     for (int32_t site = 0; site < tt_run_site_count(run) && shown < LOSSES; site++) {
         const char *name = tt_run_site_name(run, site);
         tt_point first, latest;
-        tt_buf line = { 0 };
         if (!tt_glob_match("loss/*,loss,train_loss,train/loss,learning_rate*,gradient_norm*", name) ||
             tt_run_points(run, 0, site) == 0 || tt_run_point(run, 0, site, 0, &first, NULL) < 0 ||
             tt_run_point(run, 0, site, -1, &latest, NULL) < 0)
             continue;
         bool is_tensor = (first.products & TT_PRODUCT_STATS) != 0;
-        (void)tt_buf_printf(&line, "%s: %s at step %" PRId64 ", %s at step %" PRId64, name,
+        (void)tt_buf_printf(&p->line, "%s: %s at step %" PRId64 ", %s at step %" PRId64, name,
                             tt_screen_number(is_tensor ? first.stats.mean : first.scalar), first.step,
                             tt_screen_number(is_tensor ? latest.stats.mean : latest.scalar), latest.step);
-        put(p, &line);
-        tt_buf_free(&line);
+        put(p);
         shown++;
     }
 }
@@ -134,11 +128,9 @@ static tt_exit explain(tt_call *call)
         put_finding(&p, i + 1, &findings->items[i]);
     put_numbers(&p, call->runs[0]);
     for (size_t i = 0; i < findings->unchecked_count; i++) {
-        tt_buf line = { 0 };
-        (void)tt_buf_printf(&line, "not checked: %s %s", findings->unchecked[i].rule->id,
+        (void)tt_buf_printf(&p.line, "not checked: %s %s", findings->unchecked[i].rule->id,
                             findings->unchecked[i].reason);
-        put(&p, &line);
-        tt_buf_free(&line);
+        put(&p);
     }
     if (p.out.len > 0)
         (void)fwrite(p.out.data, 1, p.out.len, stdout);
@@ -146,6 +138,7 @@ static tt_exit explain(tt_call *call)
         printf("left out: %zu lines; --max-bytes %" PRId64 " shows more\n", p.left_out, args.most * 2);
     puts("more: tensortap health, show, nan; stats RUN SITE --step A:B for numbers");
     st = p.out.st;
+    tt_buf_free(&p.line);
     tt_buf_free(&p.out);
     tt_findings_free(findings);
     return tt_cmd_exit(st, call->err);

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,16 @@ static void open_finding(const writer *w, int weight, int32_t site, int64_t step
     tt_json_open(w->json, "detail", '[');
 }
 
-static void put_plain(const writer *w, int weight, const char *text, const char *detail)
+/* detail: NULL: none. */
+static void put_plain(const writer *w, int weight, const char *detail, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void put_plain(const writer *w, int weight, const char *detail, const char *format, ...)
 {
+    char text[TEXT_MOST];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     open_finding(w, weight, -1, -1, text);
     if (detail != NULL)
         tt_json_text(w->json, NULL, detail);
@@ -156,13 +165,10 @@ static tt_status put_health(const writer *w)
         st = tt_run_nonfinite(run, NULL, &first, w->err);
     for (size_t i = 0; st == TT_OK && i < findings->count; i++)
         st = put_rule(w, &findings->items[i], &first);
-    if (st == TT_OK && first.site < 0) {
-        char text[TEXT_MOST];
-        (void)snprintf(text, sizeof text, "%sAll values of %d site%s are finite.",
-                       findings->count == 0 ? "No rule found anything wrong.  " : "", (int)shown,
-                       shown == 1 ? "" : "s");
-        put_plain(w, FINE, text, NULL);
-    }
+    if (st == TT_OK && first.site < 0)
+        put_plain(w, FINE, NULL, "%sAll values of %d site%s are finite.",
+                  findings->count == 0 ? "No rule found anything wrong.  " : "", (int)shown,
+                  shown == 1 ? "" : "s");
     if (st == TT_OK)
         put_unchecked(w, findings);
     tt_findings_free(findings);
@@ -175,24 +181,17 @@ static void put_state(const writer *w)
 {
     const tt_totals totals = tt_run_totals(w->page->run);
     const char *stopped = totals.stopped;
-    int64_t dropped = totals.dropped_events, damaged = totals.damaged_bytes;
-    char text[TEXT_MOST];
-    if (stopped != NULL) {
-        (void)snprintf(text, sizeof text, "The program was %.500s", stopped);
-        put_plain(w, ALARM, text, NULL);
-    } else if (w->page->state != NULL && strcmp(w->page->state, "crashed") == 0) {
-        put_plain(w, REMARK, "The program ended without closing the run: it was killed, or it crashed.",
-                  "At most the last half second is missing.");
-    }
-    if (damaged > 0) {
-        (void)snprintf(text, sizeof text, "%" PRId64 " bytes of the run are damaged and left out.",
-                       damaged);
-        put_plain(w, REMARK, text, "tensortap check --repair copies what can be read.");
-    }
-    if (dropped > 0) {
-        (void)snprintf(text, sizeof text, "%" PRId64 " events were dropped while recording.", dropped);
-        put_plain(w, REMARK, text, NULL);
-    }
+    if (stopped != NULL)
+        put_plain(w, ALARM, NULL, "The program was %.500s", stopped);
+    else if (w->page->state != NULL && strcmp(w->page->state, "crashed") == 0)
+        put_plain(w, REMARK, "At most the last half second is missing.",
+                  "The program ended without closing the run: it was killed, or it crashed.");
+    if (totals.damaged_bytes > 0)
+        put_plain(w, REMARK, "tensortap check --repair copies what can be read.",
+                  "%" PRId64 " bytes of the run are damaged and left out.", totals.damaged_bytes);
+    if (totals.dropped_events > 0)
+        put_plain(w, REMARK, NULL, "%" PRId64 " events were dropped while recording.",
+                  totals.dropped_events);
 }
 
 /* The step that can be run again. */
@@ -201,16 +200,15 @@ static void put_black_box(const writer *w)
     tt_run_file file = { 0 };
     tt_blackboxes found = { 0 };
     tt_buf folder = { 0 };
-    char text[TEXT_MOST], command[TEXT_MOST];
+    char command[TEXT_MOST];
     (void)tt_run_file_get(w->page->run, 0, &file);
     const char *slash = file.path != NULL ? strrchr(file.path, '/') : NULL;
     if (slash != NULL && tt_buf_append(&folder, file.path, (size_t)(slash - file.path)) == TT_OK)
         tt_blackbox_visit(folder.data, false, &found);
     if (found.count > 0) {
-        (void)snprintf(text, sizeof text, "There is a black box of step %" PRId64 ".", found.first_step);
         (void)snprintf(command, sizeof command, "Run that step again: tensortap replay %.500s",
                        *w->page->path != '\0' ? w->page->path : folder.data);
-        put_plain(w, NOTE, text, command);
+        put_plain(w, NOTE, command, "There is a black box of step %" PRId64 ".", found.first_step);
     }
     tt_buf_free(&folder);
 }
@@ -221,7 +219,7 @@ tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t numbe
     const writer w = { json, page, number, seen, err };
     bool is_empty = tt_run_shown_count(page->run, NULL) == 0;
     if (is_empty)
-        put_plain(&w, NOTE, "Nothing has been recorded in this run.", NULL);
+        put_plain(&w, NOTE, NULL, "Nothing has been recorded in this run.");
     put_state(&w);
     put_black_box(&w);
     return is_empty ? TT_OK : put_health(&w);
@@ -249,14 +247,12 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff)
         differing += diff->sites[i].verdict == TT_DIFF_DIFFERS;
     }
     if (points == 0) {
-        put_plain(&w, NOTE,
-                  "The two runs cannot be compared: no site has points of the same steps in both.", NULL);
+        put_plain(&w, NOTE, NULL,
+                  "The two runs cannot be compared: no site has points of the same steps in both.");
     } else if (diff->verdict != TT_DIFF_DIFFERS || first < 0) {
-        put_plain(&w, FINE,
-                  diff->verdict == TT_DIFF_SAME
-                      ? "The two runs are identical in the sites that both have."
-                      : "The two runs differ by no more than rounding explains.",
-                  NULL);
+        put_plain(&w, FINE, NULL, "The two runs %s.",
+                  diff->verdict == TT_DIFF_SAME ? "are identical in the sites that both have"
+                                                : "differ by no more than rounding explains");
     } else {
         const tt_diff_site *s = &diff->sites[first];
         (void)snprintf(text, sizeof text, "The two runs diverge at step %" PRId64 " in %.300s.",
