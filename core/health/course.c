@@ -104,7 +104,6 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
     }
     if (p->is_eval) {
         c->eval_points++;
-        c->last_eval_step = p->step;
         return;
     }
     if (c->points++ == 0)

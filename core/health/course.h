@@ -68,7 +68,7 @@ typedef struct tt_course {
     int64_t elements;
     int64_t read; /* points of the file that have been read */
     int64_t points, eval_points, skipped_points;
-    int64_t first_step, last_step, last_skipped_step, last_eval_step;
+    int64_t first_step, last_step, last_skipped_step;
     double first, latest, early; /* early: mean of the first 8 */
     double level, spread;        /* smoothed value, and distance from it */
     double lowest, highest;      /* of the level, after the warm-up */

@@ -19,7 +19,7 @@ typedef struct tt_draft {
     tt_findings public; /* first: tt_findings_free gets its address */
     tt_arena texts;
     size_t item_cap, unchecked_cap;
-    int32_t ranks; /* that the run has */
+    bool has_ranks; /* the run has several */
 } tt_draft;
 
 const char *tt_severity_text(tt_severity severity)
@@ -281,7 +281,7 @@ static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histo
         c.suspect_count = c.found.number_count = 0;
     }
     join_ranks(d, before);
-    for (size_t i = before; i < d->public.count && d->ranks < 2; i++)
+    for (size_t i = before; i < d->public.count && !d->has_ranks; i++)
         d->public.items[i].rank = -1;
     free(c.suspects);
     tt_findings *p = &d->public;
@@ -365,17 +365,6 @@ static tt_status settle(tt_draft *d, const tt_findings *baseline)
     return TT_OK;
 }
 
-static int32_t count_ranks(const tt_history *files, int32_t count)
-{
-    int32_t ranks = 0;
-    for (int32_t i = 0, k; i < count; i++) {
-        for (k = 0; k < i && files[k].rank != files[i].rank;)
-            k++;
-        ranks += k == i;
-    }
-    return ranks;
-}
-
 tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
                            const tt_findings *usual, tt_findings **out)
 {
@@ -383,7 +372,8 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_hist
     if (draft == NULL)
         return TT_ENOMEM;
     tt_status st = TT_OK;
-    draft->ranks = count_ranks(files, count);
+    for (int32_t i = 1; i < count; i++)
+        draft->has_ranks |= files[i].rank != files[0].rank;
     for (size_t i = 0; st == TT_OK && tt_rule_at(i) != NULL; i++)
         st = apply(draft, tt_rule_at(i), files, count, good);
     if (st == TT_OK)

@@ -66,12 +66,7 @@ tt_course *tt_history_course(tt_history *h, int32_t site, const char *name)
     if ((size_t)site < h->by_site_cap && h->by_site[site] != 0)
         return &h->courses[h->by_site[site] - 1];
     size_t had = h->by_site_cap;
-    tt_course c = { .site = site,
-                    .ndim = -1,
-                    .dtype = -1,
-                    .marked_step = -1,
-                    .last_skipped_step = -1,
-                    .last_eval_step = -1 };
+    tt_course c = { .site = site, .ndim = -1, .dtype = -1, .marked_step = -1, .last_skipped_step = -1 };
     const char *tail;
     c.kind = tt_course_kind_of(name, &tail);
     tt_status st = tt_grow(&h->by_site, &h->by_site_cap, (size_t)site + 1, sizeof *h->by_site);
