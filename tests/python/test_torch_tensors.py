@@ -327,26 +327,31 @@ def test_a_dtensor_is_refused_and_its_local_part_is_read(tmp_path: Path) -> None
     ], done.stderr
 
 
-@needs_exchange_table
-def test_a_torch_without_the_exchange_table_is_read_through_its_capsule(tmp_path: Path) -> None:
+def test_a_torch_whose_c_functions_cannot_be_asked_is_read_through_its_capsule(
+    tmp_path: Path,
+) -> None:
     code = """
         import torch
-        del torch.Tensor.__dlpack_c_exchange_api__
+        torch.Tensor._cdata = 0  # where the C functions find a tensor
         from tensortap import _core
         x = torch.arange(12.0, requires_grad=True).reshape(3, 4)
         class Own(torch.Tensor):
             pass
         print(_core.stats(x.T).sum, _core.stats(x.detach().as_subclass(Own)).sum)
         print(_core.stats(torch.tensor([1 + 2j]).conj()).sum)
-        try:
-            _core.stats(torch.ones(3, device="meta"))
-        except TypeError as error:
-            print(error)
+        freed = torch.ones(3)
+        freed.untyped_storage().resize_(8)
+        for refused in (torch.ones(3, device="meta"), freed):
+            try:
+                _core.stats(refused)
+            except TypeError as error:
+                print(error)
     """
     done = forked(code, tmp_path)
     lines = done.stdout.splitlines()
     assert lines[:2] == ["66.0 66.0", "(1-2j)"], done.stderr
     assert lines[2].startswith("meta tensor")
+    assert lines[3].startswith("freed tensor")
 
 
 def test_a_fake_tensor_is_refused_without_a_warning_of_torch(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ static Py_ssize_t type_number(const call_log_object *self, const char *name)
     return at < 0 ? -1 : TT_DTYPE_COUNT_ + at;
 }
 
-/* Tensors that DLPack refuses: meta, sparse, inside vmap, ... */
+/* Tensors of other classes, sparse ones, those inside vmap ... */
 static bool put_slowly(call_log_object *self, PyObject *tensor)
 {
     PyObject *owner; /* owned */
@@ -79,32 +79,27 @@ static bool put_slowly(call_log_object *self, PyObject *tensor)
 
 typedef struct finding {
     call_log_object *self;
-    calls_link *link;
     uint32_t count;
 } finding;
 
 static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
 {
-    enum { CPU = 1 }; /* as in DLPack */
     finding *f = context;
-    tensor_dlpack_fn *view = f->self->state->torch.view;
-    tt_dltensor dl;
-    tt_tensor t;
-    bool is_shown = view != NULL && f->link->data == NULL && view(tensor, &dl) == 0;
-    if (!is_shown) {
-        PyErr_Clear();
-        f->link->data = f->self; /* a refusal costs a millisecond: this module is not asked again */
-    }
-    dl.device_type = CPU; /* what is there is not read */
-    f->count += is_shown && tt_tensor_from_dlpack(&t, &dl, NULL) == TT_OK
-                    ? pool_put(f->self, (int64_t)t.dtype, t.shape, t.ndim)
+    tensor_torch *torch = &f->self->state->torch;
+    tensor_handle handle =
+        tensor_torch_is_plain(torch, tensor) ? tensor_torch_handle(torch, tensor) : NULL;
+    const int64_t *sizes;
+    int32_t ndim;
+    tt_dtype dtype;
+    f->count += handle != NULL && tensor_describe_shape(handle, &dtype, &sizes, &ndim)
+                    ? pool_put(f->self, (int64_t)dtype, sizes, ndim)
                     : put_slowly(f->self, tensor);
     return 0;
 }
 
-static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
+static uint32_t put_all(call_log_object *self, PyObject *obj)
 {
-    finding f = { .self = self, .link = link };
+    finding f = { .self = self };
     if (obj != NULL && PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
         obj = PyTuple_GET_ITEM(obj, 0); /* most calls have one argument: no walk for those */
     if (obj != NULL && tensor_walk(&self->state->torch, obj, found, &f) < 0)
@@ -138,8 +133,8 @@ static int after(calls_consumer *consumer, calls_link *link, const calls_event *
     if (self->state->torch.tensor == NULL)
         (void)tensor_torch_find(&self->state->torch);
     uint64_t pool_at = self->pool_len;
-    uint32_t inputs = put_all(self, link, event->args) + put_all(self, link, event->kwargs);
-    uint32_t outputs = put_all(self, link, event->output);
+    uint32_t inputs = put_all(self, event->args) + put_all(self, event->kwargs);
+    uint32_t outputs = put_all(self, event->output);
     call_row *row = add_row(self, link, event);
     if (row != NULL) {
         row->end = event->end;

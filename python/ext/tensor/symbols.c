@@ -65,24 +65,39 @@ bool tensor_is_held(const tt_tensor *t, int64_t offset, int64_t size)
     return t->count == 0 || end <= size;
 }
 
-bool tensor_describe(tensor_handle tensor, tt_tensor *out)
+bool tensor_describe_shape(tensor_handle tensor, tt_dtype *dtype, const int64_t **sizes, int32_t *ndim)
 {
-    int64_t dim = 0, *sizes, *strides, offset = 0, size = 0, bytes[TT_MAX_DIM];
-    int32_t scalar = -1, device = -1, layout = -1;
-    void *data = NULL;
-    if (!symbols.can_describe || !is_dense(tensor) || symbols.is_neg(tensor) ||
-        symbols.device(tensor, &device) != 0 || device != 0 || symbols.layout(tensor, &layout) != 0 ||
+    int64_t dim = 0, *found;
+    int32_t scalar = -1, layout = -1;
+    if (!symbols.can_describe || !is_dense(tensor) || symbols.layout(tensor, &layout) != 0 ||
         layout != 0 || symbols.dtype(tensor, &scalar) != 0 || scalar < 0 ||
         (size_t)scalar >= sizeof dtypes || dtypes[scalar] == 0 || symbols.dim(tensor, &dim) != 0 ||
-        dim > TT_MAX_DIM || symbols.sizes(tensor, &sizes) != 0 ||
-        symbols.strides(tensor, &strides) != 0 || symbols.storage_offset(tensor, &offset) != 0 ||
-        symbols.storage_size(tensor, &size) != 0 || symbols.data(tensor, &data) != 0)
+        dim > TT_MAX_DIM || symbols.sizes(tensor, &found) != 0)
         return false;
-    tt_dtype dtype = (tt_dtype)(dtypes[scalar] - 1);
+    *dtype = (tt_dtype)(dtypes[scalar] - 1);
+    *sizes = found;
+    *ndim = (int32_t)dim;
+    return true;
+}
+
+bool tensor_describe(tensor_handle tensor, tt_tensor *out)
+{
+    int64_t *strides, offset = 0, size = 0, bytes[TT_MAX_DIM];
+    const int64_t *sizes;
+    int32_t device = -1, dim;
+    tt_dtype dtype;
+    void *data = NULL;
+    if (!tensor_describe_shape(tensor, &dtype, &sizes, &dim) || symbols.is_neg(tensor) ||
+        symbols.device(tensor, &device) != 0 || device != 0 || symbols.strides(tensor, &strides) != 0 ||
+        symbols.storage_offset(tensor, &offset) != 0 || symbols.storage_size(tensor, &size) != 0 ||
+        symbols.data(tensor, &data) != 0)
+        return false;
     int64_t item = (int64_t)tt_dtype_size(dtype);
-    for (int64_t d = 0; d < dim; d++)
+    for (int32_t d = 0; d < dim; d++)
         if (__builtin_mul_overflow(strides[d], item, &bytes[d]))
             return false;
-    return tt_tensor_describe(out, data, dtype, (int32_t)dim, sizes, bytes, NULL) == TT_OK &&
+    /* The memory of a wrapper, whose values are elsewhere, is NULL plus the offset. */
+    return tt_tensor_describe(out, data, dtype, dim, sizes, bytes, NULL) == TT_OK &&
+           (out->count == 0 || (uintptr_t)data != (uint64_t)offset * (uint64_t)item) &&
            tensor_is_held(out, offset, size);
 }

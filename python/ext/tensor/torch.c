@@ -8,36 +8,6 @@
 
 /* ---- finding ------------------------------------------------------------------ */
 
-/* DLPack's DLPackExchangeAPI (its ABI, version 1.x): a header, then function
- * pointers of which we use one. */
-typedef struct exchange_table {
-    uint32_t major, minor;
-    const struct exchange_table *older; /* for consumers that do not know `major` */
-    void (*allocate)(void);
-    void (*managed_from_object)(void);
-    void (*managed_to_object)(void);
-    tensor_dlpack_fn *view_from_object; /* may be NULL */
-    void (*current_stream)(void);
-} exchange_table;
-
-static tensor_dlpack_fn *find_view_function(PyTypeObject *tensor)
-{
-    PyObject *capsule = NULL; /* owned */
-    tensor_dlpack_fn *found = NULL;
-    if (PyObject_GetOptionalAttrString((PyObject *)tensor, "__dlpack_c_exchange_api__", &capsule) <= 0)
-        goto out;
-    /* The table itself lives as long as the process, says the standard. */
-    const exchange_table *table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    while (table != NULL && table->major != 1)
-        table = table->older;
-    if (table != NULL)
-        found = table->view_from_object;
-out:
-    PyErr_Clear();
-    Py_XDECREF(capsule);
-    return found;
-}
-
 /* A new reference, or NULL without an exception: the next question may run code of torch's
  * (its modules have a __getattr__), which takes a pending exception for its own. */
 static PyObject *find(PyObject *obj, const char *name)
@@ -87,8 +57,6 @@ static bool fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
     TENSOR_TORCH_MAP(X)
 #undef X
     Py_XDECREF(functorch);
-    if (is_complete)
-        api->view = find_view_function(api->tensor);
     return is_complete;
 }
 

@@ -9,14 +9,10 @@
 #include "base/compat.h"
 #include "tensor/symbols.h"
 
-typedef int tensor_dlpack_fn(void *obj, tt_dltensor *out);
-
 /* What is looked up in torch, torch._C, torch._C._functorch and TensorBase: the field, where, its name,
  * its kind, and whether torch is still being imported without it.  Others may be NULL. */
 #define TENSOR_TORCH_MAP(X)                                               \
     X(strided, TORCH, "strided", VALUE, true)                             \
-    X(int8, TORCH, "int8", VALUE, true)                                   \
-    X(uint8, TORCH, "uint8", VALUE, true)                                 \
     X(disable_function, LOW, "DisableTorchFunction", VALUE, true)         \
     X(layout, BASE, "layout", GETSET, true)                               \
     X(is_cpu, BASE, "is_cpu", GETSET, true)                               \
@@ -45,12 +41,7 @@ typedef struct tensor_torch {
 #define X(field, ...) PyObject *field;       /* owned */
     TENSOR_TORCH_MAP(X)
 #undef X
-    tensor_dlpack_fn *view; /* NULL: this torch has no exchange table */
-    Py_ssize_t tensor_at;   /* of the at::Tensor in a Python tensor; 0: not known yet; -1: unknown */
-    /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
-     * far more than asking first whether it is one.  So that is done from the first such
-     * tensor on. */
-    bool is_wary;
+    Py_ssize_t tensor_at; /* of the at::Tensor in a Python tensor; 0: not known yet; -1: unknown */
     struct tensor_look *spare_looks; /* owned; of look.c, to be used again */
 } tensor_torch;
 

@@ -1,12 +1,13 @@
 /* view.c -- reads torch tensors, and everything else that speaks DLPack.
  *
- * Nearly all tensors are dense and lie in CPU memory: symbols.c describes them.  Of the others,
- * torch's own way (`__dlpack__`) is a Python function that takes longer than the statistics of a
- * small tensor, and refuses tensors that require grad; and torch's C way (the exchange table) says yes
- * to tensors whose values it gets wrong: conj and neg views are read as if the bit were not set, fake
- * and wrapper tensors come without memory.  The checks that make the C way safe are here.
+ * Tensors that are dense and lie in CPU memory are described by symbols.c.  Those that stand for other
+ * values (conjugated, negated, all zeros) are copied first.  The rest is refused.  Torch's own way
+ * (`__dlpack__`) is a Python function that takes longer than the statistics of a small tensor: it is
+ * for a torch without the functions of symbols.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/view.h"
+
+#include "tensor/facts.h"
 
 /* DLPack's owning struct, as far as we look into it; the older one begins with the tensor. */
 typedef struct managed_versioned {
@@ -30,15 +31,6 @@ static PyObject *call_chain(PyObject *obj, const char *const *names)
     return at;
 }
 
-static tensor_view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
-{
-    tt_status st = tt_tensor_from_dlpack(&out->tensor, dl, &out->error);
-    return st == TT_OK        ? VIEW_OK
-           : st == TT_EDTYPE  ? VIEW_DTYPE
-           : st == TT_EDEVICE ? VIEW_DEVICE
-                              : VIEW_LAYOUT;
-}
-
 /* Borrows from the capsule and keeps it unconsumed: its own destructor calls
  * the deleter, once. */
 static tensor_view_result open_capsule(PyObject *obj, tensor_view *out)
@@ -55,8 +47,13 @@ static tensor_view_result open_capsule(PyObject *obj, tensor_view *out)
         if (m->major == 1)
             dl = &m->tensor;
     }
-    if (dl != NULL)
-        why = from_dltensor(dl, out);
+    if (dl != NULL) {
+        tt_status st = tt_tensor_from_dlpack(&out->tensor, dl, &out->error);
+        why = st == TT_OK        ? VIEW_OK
+              : st == TT_EDTYPE  ? VIEW_DTYPE
+              : st == TT_EDEVICE ? VIEW_DEVICE
+                                 : VIEW_LAYOUT;
+    }
     if (why == VIEW_OK)
         out->temporary = Py_NewRef(capsule);
 out:
@@ -75,105 +72,77 @@ static int64_t ask_number(PyObject *obj, const char *method)
     return value;
 }
 
-/* Does the storage have memory, and enough of it?  Torch gives "NULL plus the offset" for a view of a
- * storage that was freed, and for wrappers whose values are elsewhere (DTensor). */
-static tensor_view_result check_storage(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
+/* Has it memory?  Asking for that of a wrapper in C costs an exception, and a message on stderr. */
+static bool has_memory(PyObject *obj)
 {
-    int64_t size = -1, offset = -1;
+    int64_t address = ask_number(obj, "data_ptr");
+    return address > 0 || (address == 0 && ask_number(obj, "numel") == 0);
+}
+
+/* Describes a dense tensor in CPU memory, of a torch without the functions of symbols.h. */
+static bool describe_slowly(tensor_torch *torch, PyObject *obj, tensor_view *out)
+{
+    PyObject *owner = NULL, *storage = NULL; /* owned */
+    tt_dtype dtype;
+    if (!tensor_torch_is(tensor_torch_get(torch->layout, obj), torch->strided) ||
+        !tensor_torch_is(tensor_torch_get(torch->is_cpu, obj), Py_True) ||
+        tensor_torch_ask(torch->is_neg, obj) || tensor_torch_ask(torch->is_conj, obj) || !has_memory(obj))
+        return false;
+    PyObject *detached = call_chain(obj, (const char *const[]){ "detach", NULL }); /* owned */
+    bool is_read = detached != NULL && open_capsule(detached, out) == VIEW_OK;
+    if (is_read) { /* torch calls its 1 to 7 bit integers int8 and uint8 here */
+        storage = PyObject_CallMethod(obj, "untyped_storage", NULL);
+        is_read = tensor_dtype_find(tensor_fact_dtype(obj, &owner), &dtype) &&
+                  dtype == out->tensor.dtype &&
+                  tensor_is_held(&out->tensor, ask_number(obj, "storage_offset"),
+                                 ask_number(storage, "nbytes"));
+    }
+    PyErr_Clear();
+    Py_XDECREF(owner);
+    Py_XDECREF(storage);
+    Py_XDECREF(detached);
+    return is_read;
+}
+
+/* Describes a dense tensor in CPU memory with no lazy bits.  False says nothing about it. */
+static bool describe(tensor_torch *torch, PyObject *obj, tensor_view *out)
+{
     tensor_handle tensor = tensor_torch_handle(torch, obj);
-    const tensor_symbols *symbols = tensor_symbols_get();
-    if (tensor != NULL) {
-        if (symbols->storage_offset(tensor, &offset) != 0 || symbols->storage_size(tensor, &size) != 0)
-            return VIEW_FREED;
-    } else {
-        PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
-        size = ask_number(storage, "nbytes");
-        offset = ask_number(obj, "storage_offset");
-        PyErr_Clear();
-        Py_XDECREF(storage);
-    }
-    if (t->count > 0 && offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype))
-        return VIEW_LAYOUT;
-    return t->count == 0 || (size >= 0 && offset >= 0 && tensor_is_held(t, offset, size)) ? VIEW_OK
-                                                                                          : VIEW_FREED;
-}
-
-/* The plain part: obj is a strided tensor in CPU memory with no lazy bits. */
-static tensor_view_result open_strided(tensor_torch *torch, PyObject *obj, tensor_view *out)
-{
-    tensor_view_result why = VIEW_LAYOUT;
-    if (torch->view == NULL) {
-        PyObject *detached = call_chain(obj, (const char *const[]){ "detach", NULL });
-        why = detached != NULL ? open_capsule(detached, out) : VIEW_LAYOUT;
-        Py_XDECREF(detached);
-    } else {
-        tt_dltensor dl;
-        if (torch->view(obj, &dl) == 0)
-            why = from_dltensor(&dl, out);
-        PyErr_Clear();
-    }
-    if (why == VIEW_OK && (why = check_storage(torch, obj, &out->tensor)) != VIEW_OK)
+    bool is_read =
+        tensor != NULL ? tensor_describe(tensor, &out->tensor) : describe_slowly(torch, obj, out);
+    if (is_read && tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX) /* no other type can be */
+        is_read = !tensor_torch_ask(torch->is_conj, obj);
+    if (!is_read)
         tensor_view_close(out);
-    return why;
+    return is_read;
 }
 
-/* Makes a copy without the lazy bits; nobody else knows its memory. */
-static tensor_view_result open_copy(tensor_torch *torch, PyObject *obj, const char *const *how,
-                                    tensor_view *out)
+/* Makes a copy of what stands for other values than its memory has; nobody else knows its memory. */
+static bool open_copy(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
-    PyObject *copy = call_chain(obj, how); /* owned */
-    tensor_view_result why = copy != NULL ? open_strided(torch, copy, out) : VIEW_LAYOUT;
-    if (why == VIEW_OK) {
+    if (!tensor_torch_is(tensor_torch_get(torch->is_cpu, obj), Py_True))
+        return false;
+    bool is_zero = tensor_torch_is(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
+    if (!is_zero && !tensor_torch_ask(torch->is_neg, obj) && !tensor_torch_ask(torch->is_conj, obj))
+        return false;
+    PyObject *copy = call_chain(obj, is_zero ? (const char *const[]){ "detach", "clone", NULL }
+                                             : (const char *const[]){ "detach", "resolve_conj",
+                                                                      "resolve_neg", NULL }); /* owned */
+    bool is_read = copy != NULL && describe(torch, copy, out);
+    if (is_read) {
         Py_XSETREF(out->temporary, Py_NewRef(copy));
         out->is_private = true;
     }
     Py_XDECREF(copy);
-    return why;
+    return is_read;
 }
 
-static bool is_zero_tensor(PyObject *obj)
-{
-    return tensor_torch_is(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
-}
-
-static bool is_negated(tensor_torch *torch, PyObject *obj)
+/* The common case, at once.  False says nothing. */
+static bool open_quick(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     tensor_handle tensor = tensor_torch_handle(torch, obj);
-    return tensor != NULL ? tensor_symbols_get()->is_neg(tensor) : tensor_torch_ask(torch->is_neg, obj);
-}
-
-static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tensor_view *out)
-{
-    if (torch->is_wary && (!tensor_torch_is(tensor_torch_get(torch->layout, obj), torch->strided) ||
-                           !tensor_torch_is(tensor_torch_get(torch->is_cpu, obj), Py_True)))
-        return VIEW_LAYOUT;
-    bool is_lazy =
-        is_negated(torch, obj) || (torch->view == NULL && tensor_torch_ask(torch->is_conj, obj));
-    tensor_view_result why = VIEW_OK;
-    if (!is_lazy) {
-        why = open_strided(torch, obj, out);
-        if (why != VIEW_OK) {
-            if (why == VIEW_DEVICE && is_zero_tensor(obj))
-                why = open_copy(torch, obj, (const char *const[]){ "detach", "clone", NULL }, out);
-            return why;
-        }
-        if (tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX) /* no other type can be */
-            is_lazy = tensor_torch_ask(torch->is_conj, obj);
-    }
-    if (is_lazy) {
-        tensor_view_close(out);
-        return open_copy(torch, obj,
-                         (const char *const[]){ "detach", "resolve_conj", "resolve_neg", NULL }, out);
-    }
-    /* torch calls its 1 to 7 bit integers int8 and uint8 here. */
-    if (out->tensor.dtype == TT_I8 || out->tensor.dtype == TT_U8) {
-        PyObject *dtype = PyObject_GetAttrString(obj, "dtype");
-        if (!tensor_torch_is(dtype, out->tensor.dtype == TT_I8 ? torch->int8 : torch->uint8)) {
-            tensor_view_close(out);
-            return VIEW_DTYPE;
-        }
-    }
-    return VIEW_OK;
+    return tensor != NULL && tensor_describe(tensor, &out->tensor) &&
+           tt_dtype_kind(out->tensor.dtype) != TT_KIND_COMPLEX; /* a mode of torch sees it being asked */
 }
 
 static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_view *out)
@@ -184,29 +153,19 @@ static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_
         return VIEW_FAKE;
     if (!is_plain || tensor_has_function_mode(torch))
         guard = tensor_quiet_enter(torch);
-    tensor_view_result why = open_checked(torch, obj, out);
-    bool is_empty_shell = why == VIEW_OK && !is_plain && out->tensor.count == 0;
-    if (why == VIEW_LAYOUT)
-        torch->is_wary = true;
-    if (why != VIEW_OK || is_empty_shell) {
-        tensor_view_result closer = tensor_diagnose(torch, obj);
-        if (why != VIEW_OK && closer != VIEW_OK)
-            why = closer;
-        if (is_empty_shell && closer == VIEW_UNINITIALIZED) {
-            tensor_view_close(out);
-            why = closer;
-        }
-    }
+    bool is_read =
+        (is_plain || has_memory(obj)) && (describe(torch, obj, out) || open_copy(torch, obj, out));
+    tensor_view_result why = VIEW_OK;
+    if (!is_read || (!is_plain && out->tensor.count == 0)) /* a shell without a shape has no elements */
+        why = tensor_diagnose(torch, obj);
+    if (is_read && why != VIEW_UNINITIALIZED)
+        why = VIEW_OK;
+    else if (!is_read && why == VIEW_OK)
+        why = VIEW_FREED; /* all is as it should be, but for its storage */
+    if (is_read && why != VIEW_OK)
+        tensor_view_close(out);
     tensor_quiet_leave(guard);
     return why;
-}
-
-/* The common case, at once: a dense tensor in CPU memory.  False says nothing. */
-static bool open_quick(tensor_torch *torch, PyObject *obj, tensor_view *out)
-{
-    tensor_handle tensor = tensor_torch_handle(torch, obj);
-    return tensor != NULL && tensor_describe(tensor, &out->tensor) &&
-           tt_dtype_kind(out->tensor.dtype) != TT_KIND_COMPLEX; /* it may be conjugated */
 }
 
 static tensor_view_result open_other(PyObject *obj, tensor_view *out)
