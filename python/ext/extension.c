@@ -44,10 +44,6 @@ static PyMethodDef functions[] = {
     { "find_tensors", FAST(binding_find_tensors),
       "List (name, tensor) of each tensor in tuples, lists, dicts and dataclasses; index, key or field\n"
       "is appended to the name." },
-    { "all_tensors", binding_all_tensors, METH_O,
-      "List the tensors that a value reaches, each once, those in objects and sets too." },
-    { "map_tensors", FAST(binding_map_tensors),
-      "Return the same containers with function(tensor) in place of each tensor." },
     { "children", FAST(binding_children),
       "List (key, value) of what a container or dataclass holds; None for anything else." },
     { "copy_tensor", FAST(binding_copy_tensor),

@@ -117,11 +117,9 @@ void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value);
 /* ---- values -------------------------------------------------------------- */
 
 BINDING_FUNCTION(binding_find_tensors);
-BINDING_FUNCTION(binding_map_tensors);
 BINDING_FUNCTION(binding_children);
 BINDING_FUNCTION(binding_copy_tensor);
 BINDING_FUNCTION(binding_copy_into);
-PyObject *binding_all_tensors(PyObject *module, PyObject *value);
 
 /* Opens obj or raises; -1 then. */
 int binding_open_view(binding_state *state, PyObject *obj, tensor_view *out);

@@ -35,18 +35,6 @@ BINDING_FUNCTION(binding_find_tensors)
     return work.found;
 }
 
-PyObject *binding_all_tensors(PyObject *module, PyObject *value)
-{
-    return tensor_walk_all(torch_of(module), value);
-}
-
-BINDING_FUNCTION(binding_map_tensors)
-{
-    if (binding_read_arguments("map_tensors", 2, NULL, args, nargs, kwnames) < 0)
-        return NULL;
-    return tensor_map(torch_of(module), args[0], args[1]);
-}
-
 BINDING_FUNCTION(binding_children)
 {
     bool has_sets = false, has_objects = false, has_modules = false;
@@ -60,8 +48,8 @@ BINDING_FUNCTION(binding_children)
         return NULL;
     tensor_children it;
     tensor_children_open(&it, torch_of(module), args[0],
-                         CHILDREN_FIELDS | (has_sets ? CHILDREN_SETS : 0) |
-                             (has_objects ? CHILDREN_OBJECTS : 0) | (has_modules ? CHILDREN_MODULES : 0));
+                         (has_objects ? CHILDREN_OBJECTS : CHILDREN_FIELDS) |
+                             (has_sets ? CHILDREN_SETS : 0) | (has_modules ? CHILDREN_MODULES : 0));
     PyObject *found = tensor_children_has_any(&it) ? PyList_New(0) : Py_NewRef(Py_None); /* owned */
     while (found != NULL && found != Py_None && limit-- > 0 && tensor_children_next(&it))
         binding_list_add(&found, Py_BuildValue("(NO)", tensor_children_key(&it), it.value));

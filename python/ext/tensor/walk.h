@@ -12,7 +12,6 @@
 #ifndef TT_EXT_TENSOR_WALK_H
 #define TT_EXT_TENSOR_WALK_H
 
-#include "base/map.h"
 #include "tensor/view.h"
 
 /* ---- one level ------------------------------------------------------------- */
@@ -74,10 +73,5 @@ typedef int tensor_found(void *context, PyObject *tensor, const tensor_place *pl
 int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_found *found, void *context);
 /* `name` with the place appended: "attn.0", "encoder.hidden.2".  New reference. */
 PyObject *tensor_place_name(PyObject *name, const tensor_place *place);
-/* A new list of all tensors that a value reaches, each once; NULL with an exception. */
-PyObject *tensor_walk_all(tensor_torch *torch, PyObject *obj);
-/* The same containers with function(tensor) in place of each tensor: lists, tuples, named
- * tuples and dicts.  New reference, or NULL with an exception. */
-PyObject *tensor_map(tensor_torch *torch, PyObject *function, PyObject *obj);
 
 #endif

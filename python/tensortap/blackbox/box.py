@@ -216,13 +216,17 @@ class Box:
 
     def _take_snapshot(self, step: Step) -> None:
         """Copy all state, into the memory of the older of two snapshots."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
         if self.snapshot_count in SEARCHES:
             self._search()
         self.snapshot_count += 1
         now = state.take(self._models(), self._optimizers(), self._live(self.scalers))
         memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
         if not memory.size:
-            size = sum(t.numel() * t.element_size() for t in _core.all_tensors(now))
+            tensors = {id(t): t for t in tree_leaves(now) if isinstance(t, torch.Tensor)}
+            size = sum(t.numel() * t.element_size() for t in tensors.values())
             if 2 * size > self.limit:
                 raise MemoryError(
                     f"two snapshots of {size} bytes do not fit into its limit of {self.limit}; "

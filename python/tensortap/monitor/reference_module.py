@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from tensortap import _core
 from tensortap.models.modules import can_run
@@ -39,7 +40,7 @@ class Copies:
 
     def of_all(self, value: Any) -> Any:
         """Copy every tensor in tuples, lists and dicts; the rest stays what it is."""
-        return _core.map_tensors(self.of, value)
+        return tree_map_only(torch.Tensor, self.of, value)
 
     def clear(self) -> None:
         """Forget all copies."""

@@ -12,8 +12,6 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensortap import _core
-
 if TYPE_CHECKING:
     import torch
 
@@ -193,10 +191,13 @@ def _is_tensor(value: object) -> bool:
 
 def _copied(value: Any) -> Any:
     """Copy the contents: what is done to the original later does not show."""
-    if _is_tensor(value):
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    if isinstance(value, torch.Tensor):
         return value.detach().clone()
     try:
-        return copy.deepcopy(_core.map_tensors(lambda t: t.detach().clone(), value))
+        return copy.deepcopy(tree_map_only(torch.Tensor, lambda t: t.detach().clone(), value))
     except Exception:
         return value
 

@@ -16,6 +16,8 @@ import torch
 
 from tensortap import _core
 
+MOST_OBJECTS = 100_000  # that are searched for tensors
+
 
 class CannotKeepError(Exception):
     """The value cannot be copied; the text says why."""
@@ -66,10 +68,23 @@ def _no_dispatch_modes() -> Any:
     return _disable_current_modes()
 
 
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """List the tensors that a value reaches, those in objects and sets too."""
+    seen: dict[int, Any] = {}  # it keeps them: an id may be used again
+    rest = [value]
+    while rest and len(seen) < MOST_OBJECTS:
+        one = rest.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            if not isinstance(one, torch.Tensor):
+                rest += [part for _, part in _core.children(one, sets=True, objects=True) or ()]
+    return [one for one in seen.values() if isinstance(one, torch.Tensor)]
+
+
 def deep_copy(value: Any) -> Any:
     """Copy a container or object with all that is in it; tensors are detached."""
     memo: dict[int, Any] = {}
-    for one in _core.all_tensors(value):
+    for one in _tensors(value):
         made = _core.copy_tensor(one, make=copy_tensor)
         is_parameter = isinstance(one, torch.nn.Parameter)
         memo[id(one)] = torch.nn.Parameter(made, requires_grad=False) if is_parameter else made
