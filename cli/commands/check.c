@@ -64,8 +64,7 @@ static char *repaired_path(const char *path)
 static tt_exit check(tt_call *call)
 {
     tt_run *run = call->runs[0];
-    tt_json_out out;
-    tt_json *json = call->is_json ? tt_json_begin(&out, "files") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin_schema("files") : NULL;
     tt_progress_start("checking");
     tt_status st = TT_OK;
     bool is_damaged = false;
@@ -88,7 +87,7 @@ static tt_exit check(tt_call *call)
     }
     tt_progress_end();
     if (json != NULL)
-        st = tt_json_print(&out, st);
+        st = tt_json_end(st);
     else if (st == TT_OK && is_damaged && !repairs)
         puts("'tensortap check --repair' writes all that can be read into a clean file");
     return st == TT_OK && is_damaged ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);

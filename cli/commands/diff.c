@@ -216,8 +216,7 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
 
 static tt_status print_json(const tt_diff *diff)
 {
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, NULL);
+    tt_json *json = tt_json_begin_schema(NULL);
     tt_json_text(json, "verdict",
                  count_sites(diff).points > 0 ? tt_verdict_text(diff->verdict) : "nothing to compare");
     tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
@@ -247,7 +246,7 @@ static tt_status print_json(const tt_diff *diff)
         }
         tt_json_close(json);
     }
-    return tt_json_print(&out, TT_OK);
+    return tt_json_end(TT_OK);
 }
 
 static tt_exit diff_command(tt_call *call)

@@ -40,11 +40,10 @@ static void print_text(const tt_call *call, const tt_findings *findings)
 
 static tt_status print_json(const tt_call *call, const tt_findings *findings)
 {
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, NULL);
+    tt_json *json = tt_json_begin_schema(NULL);
     tt_json_text(json, "run", call->path);
     tt_findings_json(json, findings);
-    return tt_json_print(&out, TT_OK);
+    return tt_json_end(TT_OK);
 }
 
 /* ---- SARIF 2.1.0 -------------------------------------------------------------------- */
@@ -114,9 +113,7 @@ static void put_sarif_result(tt_json *json, const tt_finding *found, const char 
 
 static tt_status print_sarif(const tt_call *call, const tt_findings *findings)
 {
-    tt_json_out out = { .json = { .out = &out.text, .is_compact = true } };
-    tt_json *json = &out.json;
-    tt_json_open(json, NULL, '{');
+    tt_json *json = tt_json_begin();
     tt_buf uri = { 0 };
     append_uri(call->path, &uri);
     tt_json_text(json, "version", "2.1.0");
@@ -134,7 +131,7 @@ static tt_status print_sarif(const tt_call *call, const tt_findings *findings)
     for (size_t i = 0; i < findings->count; i++)
         put_sarif_result(json, &findings->items[i], uri.data);
     tt_buf_free(&uri);
-    return tt_json_print(&out, TT_OK); /* closes what is open */
+    return tt_json_end(TT_OK); /* closes what is open */
 }
 
 /* ---- JUnit --------------------------------------------------------------------------- */
@@ -142,25 +139,16 @@ static tt_status print_sarif(const tt_call *call, const tt_findings *findings)
 /* Text of an attribute.  XML has no control characters but tab and line breaks. */
 static void print_xml(const char *text)
 {
+    static const char special[] = "&<>\"", *const names[] = { "amp", "lt", "gt", "quot" };
     tt_buf safe = { 0 };
     (void)tt_text_append(text, &(tt_style){ 0 }, &safe);
-    for (const char *at = safe.len > 0 ? safe.data : ""; *at != '\0'; at++)
-        switch (*at) {
-        case '&':
-            fputs("&amp;", stdout);
-            break;
-        case '<':
-            fputs("&lt;", stdout);
-            break;
-        case '>':
-            fputs("&gt;", stdout);
-            break;
-        case '"':
-            fputs("&quot;", stdout);
-            break;
-        default:
+    for (const char *at = safe.len > 0 ? safe.data : ""; *at != '\0'; at++) {
+        const char *found = strchr(special, *at);
+        if (found != NULL)
+            printf("&%s;", names[found - special]);
+        else
             putchar(*at);
-        }
+    }
     tt_buf_free(&safe);
 }
 

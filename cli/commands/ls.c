@@ -14,9 +14,8 @@ static struct {
 
 static tt_status print_json(const tt_runs *all)
 {
-    tt_json_out out;
-    tt_runs_json(tt_json_begin(&out, "runs"), all, 0);
-    return tt_json_print(&out, TT_OK);
+    tt_runs_json(tt_json_begin_schema("runs"), all, 0);
+    return tt_json_end(TT_OK);
 }
 
 static tt_status print_table(const tt_runs *all)

@@ -124,8 +124,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
 
 static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
 {
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, NULL);
+    tt_json *json = tt_json_begin_schema(NULL);
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
@@ -153,7 +152,7 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
             tt_json_close(json);
         }
     }
-    return tt_json_print(&out, st);
+    return tt_json_end(st);
 }
 
 static tt_exit nan_command(tt_call *call)

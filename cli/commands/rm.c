@@ -169,8 +169,7 @@ tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t cou
                            "would remove %zu run%s, %s; without a terminal to ask on, add --yes", count,
                            plural, size);
     bool goes_on = count > 0 && (is_sure || answer_is_yes(paths, count, size));
-    tt_json_out out;
-    tt_json *json = call->is_json ? tt_json_begin(&out, "removed") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin_schema("removed") : NULL;
     if (json == NULL && !goes_on)
         puts(count == 0 ? "nothing to remove" : "nothing was removed");
     for (size_t i = 0; goes_on && code == TT_EXIT_FINE && i < count; i++) {
@@ -188,7 +187,7 @@ tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t cou
         }
     }
     if (json != NULL)
-        (void)tt_json_print(&out, TT_OK);
+        (void)tt_json_end(TT_OK);
     return code;
 }
 

@@ -201,8 +201,7 @@ static tt_status print_json(const tt_call *call)
     const tt_look look = { args.look.rank, has_both ? 0 : args.look.phases },
                   evaluation = { args.look.rank, TT_PHASES_EVAL };
     tt_run *run = call->runs[0];
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, NULL);
+    tt_json *json = tt_json_begin_schema(NULL);
     const tt_totals totals = tt_run_totals(run);
     tt_buf command = { 0 };
     tt_json_text(json, "run", call->path);
@@ -245,7 +244,7 @@ static tt_status print_json(const tt_call *call)
             tt_json_point(json, "evaluation", &other.latest);
         tt_json_close(json);
     }
-    return tt_json_print(&out, st);
+    return tt_json_end(st);
 }
 
 static bool has_rank(const tt_run *run, const tt_look *look)

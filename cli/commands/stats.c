@@ -132,8 +132,7 @@ static tt_exit stats(tt_call *call)
         most = (tt_terminal.rows - 2) / matched - 3;
         most = most < 4 ? 4 : most;
     }
-    tt_json_out out;
-    tt_json *json = call->is_json ? tt_json_begin(&out, "points") : NULL;
+    tt_json *json = call->is_json ? tt_json_begin_schema("points") : NULL;
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
@@ -142,7 +141,7 @@ static tt_exit stats(tt_call *call)
                 st = json != NULL ? put_json(json, run, file, site, &printed, call->err)
                                   : print_site(run, file, site, most, &printed, call->err);
     if (json != NULL)
-        st = tt_json_print(&out, st);
+        st = tt_json_end(st);
     if (st == TT_OK && printed == 0)
         return tt_cmd_fail(call->err, TT_EXIT_USAGE,
                            "no points in these steps; 'tensortap show' says which steps the run has");

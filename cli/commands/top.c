@@ -142,8 +142,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
         st = ask_rules(run, err);
     if (st < 0)
         goto out;
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, NULL);
+    tt_json *json = tt_json_begin_schema(NULL);
     const tt_totals totals = tt_run_totals(run);
     tt_json_text(json, "run", path);
     tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
@@ -160,7 +159,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
         tt_json_point(json, "latest", &v.changes[i].now);
         tt_json_close(json);
     }
-    st = tt_json_print(&out, st);
+    st = tt_json_end(st);
 out:
     free(v.changes);
     return st;

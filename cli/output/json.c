@@ -6,30 +6,39 @@
 
 #include <stdio.h>
 
-static void print(tt_buf *text)
+static void print(tt_buf *part)
 {
-    if (text->len > 0)
-        (void)fwrite(text->data, 1, text->len, stdout); /* main looks for failures */
-    tt_buf_clear(text);
+    if (part->len > 0)
+        (void)fwrite(part->data, 1, part->len, stdout); /* main looks for failures */
+    tt_buf_clear(part);
 }
 
-tt_json *tt_json_begin(tt_json_out *out, const char *list)
+static tt_buf text;
+static tt_json answer;
+
+tt_json *tt_json_begin(void)
 {
-    *out = (tt_json_out){ .json = { .out = &out->text, .is_compact = true, .drain = print } };
-    tt_json_open(&out->json, NULL, '{');
-    tt_json_i64(&out->json, "schema", TT_JSON_SCHEMA);
+    answer = (tt_json){ .out = &text, .is_compact = true, .drain = print };
+    tt_json_open(&answer, NULL, '{');
+    return &answer;
+}
+
+tt_json *tt_json_begin_schema(const char *list)
+{
+    tt_json *json = tt_json_begin();
+    tt_json_i64(json, "schema", TT_JSON_SCHEMA);
     if (list != NULL)
-        tt_json_open(&out->json, list, '[');
-    return &out->json;
+        tt_json_open(json, list, '[');
+    return json;
 }
 
-tt_status tt_json_print(tt_json_out *out, tt_status st)
+tt_status tt_json_end(tt_status st)
 {
-    while (out->json.depth > 0 && out->text.st == TT_OK) /* also after a failure: the rest parses */
-        tt_json_close(&out->json);
-    tt_status written = tt_json_finish(&out->json);
-    print(&out->text);
-    tt_buf_free(&out->text);
+    while (answer.depth > 0 && text.st == TT_OK) /* also after a failure: the rest parses */
+        tt_json_close(&answer);
+    tt_status written = tt_json_finish(&answer);
+    print(&text);
+    tt_buf_free(&text);
     putchar('\n');
     return st < 0 ? st : written;
 }

@@ -5,16 +5,13 @@
 
 #include "tensortap_tools.h"
 
-typedef struct tt_json_out {
-    tt_buf text;
-    tt_json json;
-} tt_json_out;
-
-/* Begins an answer: an object with the version of its schema.  list: NULL, or the name of a list that is
- * its last member and is begun, too. */
-tt_json *tt_json_begin(tt_json_out *out, const char *list);
-/* Ends and prints it.  Returns st, or the failure of the writer. */
-tt_status tt_json_print(tt_json_out *out, tt_status st);
+/* Begins the answer of the program, which has one: an object.  It is printed while it is written. */
+tt_json *tt_json_begin(void);
+/* The same with the version of our schema.  list: NULL, or the name of a list that is its last member and
+ * is begun, too. */
+tt_json *tt_json_begin_schema(const char *list);
+/* Ends it.  Returns st, or the failure of the writer. */
+tt_status tt_json_end(tt_status st);
 /* step, call, time, phase, value or statistics, dtype and shape: as members of the innermost
  * object, or as an object of this name. */
 void tt_json_point(tt_json *json, const char *name, const tt_point *point);

@@ -198,8 +198,7 @@ tt_status tt_export_points(const tt_export *what, tt_error *err)
         st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
     if (st < 0)
         goto out;
-    tt_json_out answer;
-    tt_json *json = is_json ? tt_json_begin(&answer, "points") : NULL;
+    tt_json *json = is_json ? tt_json_begin_schema("points") : NULL;
     if (!is_json)
         puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
              "absmax,sum,mean,std,l1,l2");
@@ -208,7 +207,7 @@ tt_status tt_export_points(const tt_export *what, tt_error *err)
     free(to.bins);
     tt_buf_free(&to.row);
     if (is_json)
-        st = tt_json_print(&answer, st);
+        st = tt_json_end(st);
     if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK)
         st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
 out:
