@@ -5,22 +5,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "words.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Digits from text on; *end is what follows.  False: none, or too large. */
 static bool parse_digits(const char *text, const char **end, int64_t *out)
 {
-    int64_t x = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        int digit = *at - '0';
-        if (x > (INT64_MAX - digit) / 10)
-            return false;
-        x = x * 10 + digit;
-    }
-    *end = at;
-    *out = x;
-    return at > text;
+    size_t len = strspn(text, "0123456789");
+    errno = 0;
+    *out = len > 0 ? strtoll(text, NULL, 10) : 0;
+    *end = text + len;
+    return len > 0 && errno == 0;
 }
 
 bool tt_range_count(const char *text, void *out)

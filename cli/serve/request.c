@@ -8,6 +8,8 @@
 #include "words.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -59,14 +61,6 @@ static bool is_our_origin(const char *origin, const char *host)
     return false;
 }
 
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Decodes "a%2Fb+c" in place, up to its end or '&'; returns where the rest begins, NULL: it is no
  * text. */
 static char *decode(char *text)
@@ -77,10 +71,12 @@ static char *decode(char *text)
             *to++ = *text == '+' ? ' ' : *text;
             continue;
         }
-        int high = digit_of(text[1]), low = high < 0 ? -1 : digit_of(text[2]);
-        if (low < 0 || (high | low) == 0)
+        if (!isxdigit((unsigned char)text[1]) || !isxdigit((unsigned char)text[2]))
             return NULL;
-        *to++ = (char)(high * 16 + low);
+        char byte = (char)strtol((const char[]){ text[1], text[2], '\0' }, NULL, 16);
+        if (byte == '\0')
+            return NULL;
+        *to++ = byte;
         text += 2;
     }
     char *rest = *text == '&' ? text + 1 : text;
