@@ -55,8 +55,8 @@ typedef struct tensor_symbols {
 void tensor_symbols_find(void);
 const tensor_symbols *tensor_symbols_get(void); /* all NULL until they were found */
 
-/* Describes a tensor that is dense and lies in CPU memory, without Python.  False says nothing about it.
- * The conjugate bit of complex tensors is not looked at. */
+/* Describes a tensor that is dense and lies in CPU memory, without Python or the GIL.  False says nothing
+ * about it.  The conjugate bit of complex tensors is not looked at. */
 bool tensor_describe(tensor_handle tensor, tt_tensor *out);
 /* Type and sizes of a dense tensor in any memory; the sizes are torch's.  False says nothing about it. */
 bool tensor_describe_shape(tensor_handle tensor, tt_dtype *dtype, const int64_t **sizes, int32_t *ndim);
