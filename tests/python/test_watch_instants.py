@@ -13,7 +13,6 @@ from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
-from tensortap.runs.steps import Steps  # noqa: E402
 
 
 def test_each_optimizer_step_is_a_step_of_its_own_forward_gradients_and_parameters(
@@ -208,7 +207,7 @@ def test_the_first_step_by_hand_switches_to_counting_by_hand(tmp_path: Path) -> 
                 model(batch(i)).sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()
-            Steps.of(recorder).end_step()
+            recorder.step()
 
     run = record(tmp_path, model, train)
     assert run.steps("gradient/0.weight") == [0, 1, 2, 2, 3, 3]

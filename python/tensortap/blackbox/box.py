@@ -22,6 +22,7 @@ from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
 from tensortap.models.living import held, holders, living
+from tensortap.models.modules import named_parameters
 from tensortap.models.unseen import unseen
 
 MOST_DUMPS = 3
@@ -97,7 +98,7 @@ class Box:
         )
         consumer.add(root, name)
         self.consumers.append(consumer)
-        self.names.update((id(p), name + key) for key, p in state.names_of(model))
+        self.names.update((id(p), name + key) for key, p in named_parameters(model).items())
 
     def close(self) -> None:
         """Let everything go; a fault of a last step that was skipped is written now."""

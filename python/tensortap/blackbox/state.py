@@ -7,11 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from tensortap.models.living import held
-from tensortap.models.modules import walk
+from tensortap.models.modules import named_parameters, tensors_of, walk
 
 State = dict[str, Any]
 MOST_NAMED = 3  # tensors in a message
@@ -93,29 +93,8 @@ def set_numbers(kept: list[dict[str, Any]], optimizer: Any) -> None:
                 group[key] = value
 
 
-def names_of(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, parameter), each once."""
-    return (
-        (name, tensor)
-        for name, table, key in _places(walk(model), "_parameters")
-        for tensor in [table[key]]
-    )
-
-
 def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "numel", int)() == 1 else value
-
-
-def _places(
-    modules: Iterable[tuple[str, Any, bool]], kind: str
-) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield (name, table, key) of the parameters or buffers of modules, each once."""
-    seen: set[int] = set()
-    for path, module, _ in modules:
-        for key, tensor in getattr(module, kind, {}).items():
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                yield f"{path}.{key}" if path else key, getattr(module, kind), key
 
 
 def _local(tensor: Any) -> Any:
@@ -125,12 +104,15 @@ def _local(tensor: Any) -> Any:
 
 def _take_model(name: str, model: Any) -> State:
     modules = list(walk(model))
-    parameters = [(key, table[part]) for key, table, part in _places(modules, "_parameters")]
+    parameters: list[tuple[str, Any]] = [
+        (key, module._parameters[part]) for key, module, part in tensors_of(modules)
+    ]
+    buffers = tensors_of(modules, "_buffers")
     return {
         "name": name,
         "parameters": {key: _local(p) for key, p in parameters},
         "without_gradient": [key for key, p in parameters if p.grad is None],
-        "buffers": {key: _local(table[part]) for key, table, part in _places(modules, "_buffers")},
+        "buffers": {key: _local(module._buffers[part]) for key, module, part in buffers},
         "training": [module.training for _, module, _ in modules],
     }
 
@@ -144,7 +126,7 @@ def _take_optimizer(optimizer: Any) -> State:
 
 
 def _check_model(kept: State, model: Any) -> None:
-    now = {name: _local(p) for name, p in names_of(model)}
+    now = {name: _local(p) for name, p in named_parameters(model).items()}
     wrong = [f"{name} is gone" for name in kept["parameters"] if name not in now]
     wrong += [f"{name} is new" for name in now if name not in kept["parameters"]]
     for name, tensor in kept["parameters"].items():
@@ -160,15 +142,15 @@ def _look(tensor: Any) -> str:
 
 
 def _set_model(kept: State, model: Any) -> None:
-    modules = list(walk(model))
-    for name, table, key in _places(modules, "_parameters"):
-        _local(table[key]).data.copy_(kept["parameters"][name])
+    for name, parameter in named_parameters(model).items():
+        _local(parameter).data.copy_(kept["parameters"][name])
         if name in kept["without_gradient"]:
-            table[key].grad = None
-    for name, table, key in _places(modules, "_buffers"):
+            parameter.grad = None
+    for name, module, key in tensors_of(walk(model), "_buffers"):
         if name in kept["buffers"]:
-            table[key] = _refilled(_local(table[key]), kept["buffers"][name])
-    for (_, module, _), is_training in zip(modules, kept["training"], strict=False):
+            buffer = _local(module._buffers[key])
+            module._buffers[key] = refilled(buffer, kept["buffers"][name])
+    for (_, module, _), is_training in zip(walk(model), kept["training"], strict=False):
         module.training = is_training
 
 
@@ -188,11 +170,11 @@ def _set_optimizer(kept: State, optimizer: Any) -> None:
             del now[key]
         for key, value in state.items():
             device = "cpu" if key == "step" else parameter.device
-            now[key] = _refilled(now.get(key), value, device)
+            now[key] = refilled(now.get(key), value, device)
     set_numbers(kept["groups"], optimizer)
 
 
-def _refilled(now: Any, kept: Any, device: Any = None) -> Any:
+def refilled(now: Any, kept: Any, device: Any = None) -> Any:
     """Return the program's tensor with the kept contents, or else a new one."""
     if not hasattr(kept, "shape"):
         return kept

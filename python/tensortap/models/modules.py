@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -83,11 +83,18 @@ def is_in_graph(module: torch.nn.Module) -> bool:
     return is_compiled(module) or bool(getattr(slot, "traced", False))
 
 
-def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
-    """Yield (name, module, key) of every parameter once, in the order of named_parameters()."""
+def tensors_of(
+    modules: Iterable[tuple[str, torch.nn.Module, bool]], kind: str = "_parameters"
+) -> Iterator[tuple[str, torch.nn.Module, str]]:
+    """Yield (name, module, key) of every parameter, or buffer, of walked modules, once."""
     seen: set[int] = set()
-    for path, module, _ in walk(model):
-        for key, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
+    for path, module, _ in modules:
+        for key, tensor in getattr(module, kind).items():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
                 yield f"{path}.{key}" if path else key, module, key
+
+
+def named_parameters(model: torch.nn.Module) -> dict[str, Any]:
+    """Return every parameter by its name without wrappers, in torch's order."""
+    return {name: module._parameters[key] for name, module, key in tensors_of(walk(model))}

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensortap import _core
-from tensortap.models.modules import parameters_of, unwrapped, walk
+from tensortap.models.modules import named_parameters, unwrapped, walk
 from tensortap.operators.operator import ITEM_BY_ITEM
 
 # As in python/ext/operators/log.h.
@@ -142,10 +142,7 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         for path, module, _ in walk(model):
             self._paths.setdefault(id(module), path)
         inner = unwrapped(model)
-        named = [(name, module._parameters[key]) for name, module, key in parameters_of(inner)]
-        for name, tensor in [*named, *inner.named_buffers()]:
-            if tensor is None:
-                continue
+        for name, tensor in [*named_parameters(inner).items(), *inner.named_buffers()]:
             try:
                 self.parameters.setdefault(tensor.untyped_storage()._cdata, name)
             except Exception:  # one without a storage: lazy, of a subclass

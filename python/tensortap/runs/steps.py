@@ -144,13 +144,6 @@ class Steps:
             self.current = current
             self.is_known = False
 
-    def end_step(self) -> None:
-        """End the step by hand, here and from now on: `run.step()`."""
-        for one in self.watched:
-            one.end_step()
-        self.recorder.manual = True
-        self._next()
-
     def decide(self) -> None:
         """Decide if forwards count as steps: a model runs again, and no optimizer has stepped."""
         if self.plans or self.given or holders(set().union(*(w.trainable for w in self.watched))):

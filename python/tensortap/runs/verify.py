@@ -12,6 +12,9 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensortap.blackbox import state
+from tensortap.models.modules import named_parameters
+
 if TYPE_CHECKING:
     import torch
 
@@ -119,68 +122,45 @@ class _State:
     """Everything that a step of training may change, as it is now."""
 
     def __init__(self, model: Any, optimizer: Any) -> None:
-        from tensortap.models.forward import random_states
+        from tensortap.models.forward import random_states  # which imports torch
 
-        self.entries = [(*entry, _copied(entry[-1])) for entry in _entries(model, optimizer)]
-        self.modes = [(module, module.training) for module in model.modules()]
-        self.optimizer = optimizer
-        self.tables: list[tuple[dict[str, Any], set[str]]] = []  # of the optimizer, and their keys
-        self.of_parameters: list[tuple[Any, dict[str, Any]]] = []
-        if optimizer is not None:
-            self.of_parameters = list(optimizer.state.items())
-            tables = [*optimizer.state.values(), *optimizer.param_groups]
-            self.tables = [(table, set(table)) for table in tables]
+        self.model = model
+        optimizers = [] if optimizer is None else [optimizer]
+        self.owners: tuple[Any, ...] = [("", model)], optimizers, []  # and no scalers
+        self.kept = _cloned(state.take(*self.owners))
+        parameters = named_parameters(model)
+        self.gradients = {name: (p.grad, _cloned(p.grad)) for name, p in parameters.items()}
         self.generators = random_states()
 
     def facts(self) -> Facts:
         """Name everything."""
+        (model,) = self.kept["models"]
+        of_optimizer: Facts = {}
+        for one in self.kept["optimizers"]:
+            of_optimizer |= {str(i): kept for i, kept in enumerate(one["state"])}
+            of_optimizer |= {f"group{i}": group for i, group in enumerate(one["groups"])}
+        kinds: dict[str, Facts] = {
+            "parameter": model["parameters"],
+            "gradient": {name: kept for name, (_, kept) in self.gradients.items()},
+            "buffer": model["buffers"],
+            "optimizer": of_optimizer,
+            "rng": self.generators,
+        }
         found: Facts = {}
-        for name, _, _, _, kept in self.entries:
-            if kept is not None:
-                found.update(_facts(name, kept))
-        for name, state in self.generators.items():
-            found.update(_facts(f"rng/{name}", list(state) if isinstance(state, tuple) else state))
+        for kind, values in kinds.items():
+            for name, value in values.items():
+                found.update(_facts(f"{kind}/{name}", value))
         return found
 
     def restore(self) -> None:
         """Put everything back: the same objects with the same contents."""
         from tensortap.models.forward import set_random_states
 
-        if self.optimizer is not None:
-            self.optimizer.state.clear()
-            self.optimizer.state.update(self.of_parameters)
-        for table, keys in self.tables:
-            for key in table.keys() - keys:
-                del table[key]
-        for _, holder, key, value, kept in self.entries:
-            if isinstance(holder, dict):
-                holder[key] = _refilled(value, kept)
-            else:
-                setattr(holder, key, _refilled(value, kept))
-        for module, training in self.modes:
-            module.training = training
+        state.set_back(_cloned(self.kept), *self.owners)
+        for name, parameter in named_parameters(self.model).items():
+            gradient, kept = self.gradients[name]
+            parameter.grad = None if gradient is None else state.refilled(gradient, kept)
         set_random_states(self.generators)
-
-
-def _entries(model: Any, optimizer: Any) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield (name, what holds it, key or attribute there, value) of what training may change."""
-    seen: set[int] = set()
-    for path, module in model.named_modules():
-        prefix = f"{path}." if path else ""
-        for kind, table in (("parameter", module._parameters), ("buffer", module._buffers)):
-            for key, tensor in table.items():
-                yield f"{kind}/{prefix}{key}", table, key, tensor
-                if kind == "parameter" and tensor is not None and id(tensor) not in seen:
-                    seen.add(id(tensor))
-                    yield f"gradient/{prefix}{key}", tensor, "grad", tensor.grad
-    if optimizer is not None:
-        for i, state in enumerate(optimizer.state.values()):
-            for key, value in state.items():
-                yield f"optimizer/{i}.{key}", state, key, value
-        for i, group in enumerate(optimizer.param_groups):
-            for key, value in group.items():
-                if key != "params":
-                    yield f"optimizer/group{i}.{key}", group, key, value
 
 
 def _is_tensor(value: object) -> bool:
@@ -189,25 +169,20 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _copied(value: Any) -> Any:
-    """Copy the contents: what is done to the original later does not show."""
+def _cloned(value: Any) -> Any:
+    """Return a value with copies of the tensors in it."""
     import torch
     from torch.utils._pytree import tree_map_only
 
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+    return tree_map_only(torch.Tensor, lambda t: t.detach().clone(), value)
+
+
+def _copied(value: Any) -> Any:
+    """Copy the contents: what is done to the original later does not show."""
     try:
-        return copy.deepcopy(tree_map_only(torch.Tensor, lambda t: t.detach().clone(), value))
+        return copy.deepcopy(_cloned(value))
     except Exception:
         return value
-
-
-def _refilled(value: Any, kept: Any) -> Any:
-    """Return the object with its contents of then."""
-    if _is_tensor(value) and value.shape == kept.shape and value.dtype == kept.dtype:
-        value.data.copy_(kept)
-        return value
-    return _copied(kept)
 
 
 def _facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
-from tensortap.models.modules import RUN_EAGERLY, can_run, parameters_of, unwrapped, walk
+from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
@@ -170,7 +170,7 @@ class Watched:
         prefix = f"{name}:" if name else self._prefix()
         for path, module, is_called in walk(model):
             self._add(module, prefix + (path or "(root)"), is_called and can_run(module))
-        parameters = [(prefix + path, module, key) for path, module, key in parameters_of(model)]
+        parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
