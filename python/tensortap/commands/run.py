@@ -21,7 +21,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
+import tensortap
+from tensortap import _core
 from tensortap.files.imports import when_imported
+from tensortap.models import living
+from tensortap.models.modules import inside, is_compiled, unwrapped
+from tensortap.models.unseen import unseen
+from tensortap.runs import optimizers
+from tensortap.runs.record import check_place
+from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 #: Their functions are around each batch, around the closure of a step, and around an import.
@@ -46,7 +54,7 @@ CHILDREN_BEFORE = children_time()
 TRAINING_TIME = 0.5
 
 
-class Watcher:
+class Watcher(optimizers.Listener):
     """The run of one process: opened when its first model is about to run, or to step.
 
     Every module that registers a parameter or a submodule announces its next call in training
@@ -81,9 +89,6 @@ class Watcher:
         """Listen for new modules, and to optimizers."""
         from torch.nn.modules import module
 
-        from tensortap.models.unseen import unseen
-        from tensortap.runs import optimizers
-
         if self.make_box is not None:
             from tensortap.blackbox import box
 
@@ -98,14 +103,10 @@ class Watcher:
     def _made(self, module: Any, _name: str, _value: Any) -> None:
         """Make a module announce its calls: it has just registered a parameter or a submodule."""
         if os.getpid() == self.pid:
-            from tensortap import _core
-
             _core._announce(module, self.called)
 
     def _called(self, module: Any) -> None:
         """Watch a module that is about to run in training, unless it is part of a watched one."""
-        from tensortap import _core
-
         try:
             if os.getpid() == self.pid and not self._covers(module.parameters()):
                 self._watch(self._compiled_around(module) or module)
@@ -120,9 +121,11 @@ class Watcher:
         """
         if "torch._dynamo" not in sys.modules:
             return None
-        from tensortap.models import living
-
-        around = [m for m in living.modules() if _is_compiled(m) and module in m.modules()]
+        around = [
+            one
+            for one in living.modules()
+            if inside(one) is None and is_compiled(one) and module in one.modules()
+        ]
         return next(iter(living.roots(around)), None)
 
     def _covers(self, parameters: Iterable[Any]) -> bool:
@@ -131,11 +134,6 @@ class Watcher:
 
     def _watch(self, module: Any) -> None:
         """Watch a model; open the run with the first."""
-        import tensortap
-        from tensortap import _core
-        from tensortap.models import living
-        from tensortap.models.modules import unwrapped
-
         name = None
         if self.context is None:
             if living.trained_outside(module):  # more models will follow: name all of them
@@ -156,34 +154,20 @@ class Watcher:
 
     # ---- what the optimizers call
 
-    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def gradients_ready(self, optimizer: Any) -> None:
         """Watch the models of an optimizer that did not announce themselves."""
-        if os.getpid() != self.pid:
-            return None
         try:
-            if self._covers(p for group in optimizer.param_groups for p in group["params"]):
-                return None
-            from tensortap.runs import optimizers
-
-            search = functools.partial(self._search_late, optimizer, len(self.models))
-            call = optimizers.after_closure(args, kwargs, search)  # it may run the first forward
-            if call is None:
+            held = (p for group in optimizer.param_groups for p in group["params"])
+            if os.getpid() == self.pid and not self._covers(held):
                 self._search(optimizer)
-            return call
         except Exception as error:
             self._give_up(error)
-        return None
-
-    def after_step(self, optimizer: Any) -> None:
-        """Do nothing: models are found before the step."""
 
     def _search(self, optimizer: Any) -> None:
         """Watch the largest modules that hold its parameters and contain no watched model.
 
         If none of its parameters has a gradient, also those whose parameters have one.
         """
-        from tensortap.models import living
-
         every = list(living.held(optimizer))
         missing = {id(p) for p in every if not self._covers([p])}
         # Where it has nothing to step, the program trains another model: a copy, perhaps.
@@ -202,22 +186,6 @@ class Watcher:
                 self._watch(module)
         self.covered.update((id(p), ref(p)) for p in every)  # some belong to no module
 
-    def _search_late(self, optimizer: Any, before: int) -> None:
-        """Search after the closure, and read the gradients of a step that began before the watch.
-
-        *before* is the number of models that were watched then.
-        """
-        if os.getpid() != self.pid:
-            return
-        try:
-            self._search(optimizer)
-            if len(self.models) > before:
-                from tensortap.runs.steps import Steps
-
-                Steps.of(self.run).catch_up(optimizer)
-        except Exception as error:
-            self._give_up(error)
-
     def finish(self, error: BaseException | None) -> None:
         """Close the run with the exception that ended the program; print where it is."""
         if os.getpid() != self.pid:
@@ -227,7 +195,6 @@ class Watcher:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
         from tensortap.runs.describe import share
-        from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
         if self.run.forwards == 0:  # there was one step only
             Steps.of(self.run).decide()
@@ -269,12 +236,6 @@ def rank_command(own: Sequence[str], arguments: Sequence[str]) -> str:
     options = [word for word in arguments[:-count] if word not in flags]
     program = [*(["-m"] if read.module else []), *arguments[-count:]]
     return shlex.join(["torchrun", *options, "--no-python", "tensortap", "run", *own, *program])
-
-
-def _is_compiled(module: Any) -> bool:
-    """Return whether `Module.compile` was called: the slot has a function, perhaps inside ours."""
-    held = module.__dict__.get("_compiled_call_impl")
-    return getattr(held, "inner", held) is not None
 
 
 def clean(error: BaseException) -> types.TracebackType | None:
@@ -347,8 +308,6 @@ def end(code: int) -> NoReturn:
 
 def check_folder(folder: str | None, resume: bool) -> None:
     """Exit with code 3 if the run cannot be written, before the program starts."""
-    from tensortap.runs.record import check_place
-
     why = "it holds a run already; give another folder, or --resume to continue it"
     try:
         check_place(folder, resume=resume)

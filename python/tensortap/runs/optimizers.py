@@ -11,20 +11,21 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tensortap.models.unseen import unseen
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Listener(Protocol):
+class Listener:
     """What is notified of steps; it keeps its errors to itself."""
 
-    def before_step(
-        self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Call | None:
-        """Look at the optimizer before it steps; return other arguments, or None."""
+    def before_step(self, optimizer: Any) -> None:
+        """Look at the optimizer before it steps, and before its closure runs."""
+
+    def gradients_ready(self, optimizer: Any) -> None:
+        """Look at it right before the step, or after its closure has run for the first time."""
 
     def after_step(self, optimizer: Any) -> None:
         """Look at it after it has stepped."""
@@ -87,15 +88,23 @@ def after_closure(
 
 
 def _before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-    call: Call | None = None
+    for listener in _listeners:
+        listener.before_step(optimizer)
+    ready = functools.partial(_ready, optimizer)
+    call = after_closure(args, kwargs, ready)
+    if call is None:
+        ready()
+    return call
+
+
+def _ready(optimizer: Any) -> None:
     notified: tuple[Listener, ...] = ()
     while notified is not _listeners:  # one of them may open a run, which listens too
         now = _listeners
         for listener in now:
             if listener not in notified:
-                call = listener.before_step(optimizer, *(call or (args, kwargs))) or call
+                listener.gradients_ready(optimizer)
         notified = now
-    return call
 
 
 def _after(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import sys
@@ -80,7 +79,7 @@ class Plan:
         return any(one is not watched for one, _ in self.parts)
 
 
-class Steps:
+class Steps(optimizers.Listener):
     """The steps of one run, from what the optimizers do."""
 
     def __init__(self, recorder: _core.Recorder) -> None:
@@ -153,16 +152,6 @@ class Steps:
             self.recorder.note(NO_OPTIMIZER)
             self._record_states()
 
-    def catch_up(self, optimizer: Any) -> None:
-        """Read for an optimizer whose closure brought its model: the step began before that."""
-        try:
-            plan = self._plan(optimizer)
-            if plan is not None and plan.stepped != self.recorder.current_step:
-                self._begin(optimizer, plan)
-                self._read(plan, optimizer)
-        except Exception as error:
-            self._sort_out(error)
-
     def take_error(self, error: BaseException) -> None:
         """Count an error of our own: it is no business of the program's."""
         self.errors += 1
@@ -233,22 +222,26 @@ class Steps:
 
     # ---- what the optimizers call
 
-    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Read everything now, or after the closure has run for the first time."""
+    def before_step(self, optimizer: Any) -> None:
+        """Begin its step, before the forward in its closure, if it has one."""
+        try:
+            plan = self._plan(optimizer)
+            if plan is not None:
+                self._begin(optimizer, plan)
+        except Exception as error:
+            self._sort_out(error)
+
+    def gradients_ready(self, optimizer: Any) -> None:
+        """Read everything."""
         try:
             plan = self._plan(optimizer)
             if plan is None:
-                return None
-            self._begin(optimizer, plan)
-            self._look_after_first()
-            read = functools.partial(self._read_safely, plan, optimizer)
-            call = optimizers.after_closure(args, kwargs, read)
-            if call is None:
-                read()
-            return call
+                return
+            if plan.stepped != self.recorder.current_step:  # its models have just been found
+                self._begin(optimizer, plan)
+            self._read(plan, optimizer)
         except Exception as error:
             self._sort_out(error)
-        return None
 
     def after_step(self, optimizer: Any) -> None:
         """Find out if this was the last optimizer of the step."""
@@ -314,12 +307,7 @@ class Steps:
         plan.stepped = now
         if not self.given:
             self.current.add(id(optimizer))
-
-    def _read_safely(self, plan: Plan, optimizer: Any) -> None:
-        try:
-            self._read(plan, optimizer)
-        except Exception as error:
-            self._sort_out(error)
+        self._look_after_first()
 
     def _sort_out(self, error: Exception) -> None:
         """Raise what on_nonfinite or a rule of health raised, keep the rest from the program."""
