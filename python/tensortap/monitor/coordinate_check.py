@@ -115,20 +115,20 @@ class RefinedCoordinateCheck:
         )
         self._modules = self._put(self._consumer, self.module)
         self._reference_modules = self._put(self._reference_consumer, self.reference_module)
-        monitor._measure.followers.append(self._consumer)
-        monitor._reference.followers.append(self._reference_consumer)
+        monitor._consumers.append(self._consumer)
+        monitor._reference_consumers.append(self._reference_consumer)
         monitor._reference.checks.add(self)
         monitor._follow()
 
     def _remove(self) -> None:
         """Leave the modules of both models as they were."""
-        for consumer, owner in (
-            (self._consumer, self.monitor._measure),
-            (self._reference_consumer, self.monitor._reference),
+        for consumer, followers in (
+            (self._consumer, self.monitor._consumers),
+            (self._reference_consumer, self.monitor._reference_consumers),
         ):
             consumer.remove()
-            if consumer in owner.followers:
-                owner.followers.remove(consumer)
+            if consumer in followers:
+                followers.remove(consumer)
 
     def __del__(self) -> None:
         if hasattr(self, "_reference_consumer"):

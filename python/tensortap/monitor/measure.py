@@ -22,18 +22,19 @@ from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
 from tensortap.models.probes import what_hides_modules
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
-from tensortap.monitor.metric import Call, Plan
+from tensortap.monitor.metric import Call, Plan, Wanted
 from tensortap.monitor.results import Results
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
+DIFFERENCE = "parameter_difference"
 #: Prefix of the keys -> kind of metric; the first three are rows in C.
 KINDS_OF_PARAMETERS = {
     "parameter": "parameter",
     "gradient": "gradient",
     "gradient_before_clip": "gradient",
-    "parameter_difference": "parameter_difference",
+    DIFFERENCE: DIFFERENCE,
 }
 NO_ROW = -2  # what _resolve returns where there is nothing to measure
 OUR_REFERENCES = 3  # of _call, of _of_its_own, and of getrefcount
@@ -57,20 +58,19 @@ class Measure:
         )
         self.results = Results(self.core)
         self.hooks = HooksManager()
-        self.followers: list[Any] = [self.core]  # consumers that are on while we measure
         self._kinds = {name: i for i, name in enumerate(self.core.fields)}
         self._plans: dict[str, Plan] = {}
         self._hist_rows: set[int] = set()
         self._names: dict[int, str] = {}  # of each row: where its tensors come from
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
-        self._of_parameters: dict[str, list[tuple[int, Call]]] = {}
+        #: By prefix of the keys: the parameters that C alone does not measure.
+        self._of_parameters: dict[str, list[tuple[str, str, torch.nn.Parameter, Wanted]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
         self._is_unseen_warned = False
         # A subclass that measures in its own way gets every output, by the method it overrides.
         from tensortap.monitor.module_monitor import ModuleMonitor
 
         self._own = type(monitor).monitor_activations is not ModuleMonitor.monitor_activations
-        self.turn(False)
 
     @property
     def monitor(self) -> ModuleMonitor:
@@ -91,11 +91,6 @@ class Measure:
             return
         self.core.add(module, name)
         self.hooks.hooks[module] = SimpleNamespace(remove=partial(self.core.remove, module))
-
-    def turn(self, on: bool) -> None:
-        """Start or stop measuring what modules return."""
-        for consumer in self.followers:
-            consumer.off = not on
 
     def warn_of_unseen(self) -> None:
         """Warn once of modules whose calls cannot be seen."""
@@ -135,61 +130,52 @@ class Measure:
     def _plan(self, name: str) -> Plan:
         plan = self._plans.get(name)
         if plan is None:
-            plan = self._plans[name] = Plan()
-            if self.monitor._is_name_excluded(name):
-                return plan
-            fields: list[tuple[int, str, bool]] = []
-            for kind, functions in (
-                ("activation", plan.functions),
-                ("activation_difference", plan.differences),
-            ):
-                for made in self.monitor._metrics[kind].values():
-                    if made.regex.match(name):
-                        key = f"{kind}/{name}/{made.name}"
-                        fields += self._add_metric(made, key, functions)
-            plan.row = self._row(name, fields)
+            plan = Plan(Wanted(), Wanted())
+            if not self.monitor._is_name_excluded(name):
+                kinds = ("activation", "activation_difference")
+                plan = Plan(*(self._want(kind, name, kind, name) for kind in kinds))
+            self._plans[name] = plan
         return plan
 
-    def _add_metric(
-        self, made: metric.Metric, key: str, functions: list[Call]
-    ) -> list[tuple[int, str, bool]]:
-        """Add a function to those of a name; return the fields of a metric known by name."""
-        mine = metric.fields(made, key, self._kinds) if made.function is None else []
-        if made.function is not None:
-            functions.append(Call(key, made.function, made.name))
-        if made.aggregation is not None:
-            for one in [part for _, part, _ in mine] or [key]:
-                self.monitor.storage.aggregation_fns[one] = made.aggregation
-        return mine
-
-    def _row(self, name: str, fields: list[tuple[int, str, bool]]) -> int:
-        """Create a row with these fields in C; return its number, or -1 if there are none."""
-        if not fields:
-            return -1
-        row = self.core.row(tuple(fields))
-        self._names[row] = name
-        if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
-            self._hist_rows.add(row)
-        return row
+    def _want(self, kind: str, raw: str, prefix: str, name: str) -> Wanted:
+        """Find the metrics of a kind whose regex matches *raw*; *prefix* and *name* are in keys."""
+        wanted = Wanted()
+        fields: list[tuple[int, str, bool]] = []
+        for made in self.monitor._metrics[kind].values():
+            if not made.regex.match(raw):
+                continue
+            key = f"{prefix}/{name}/{made.name}"
+            mine = metric.fields(made, key, self._kinds) if made.function is None else []
+            if made.function is not None:
+                wanted.calls.append(Call(key, made.function, made.name))
+            if made.aggregation is not None:
+                for one in [part for _, part, _ in mine] or [key]:
+                    self.monitor.storage.aggregation_fns[one] = made.aggregation
+            fields += mine
+        if fields:
+            wanted.row = self.core.row(tuple(fields))
+            self._names[wanted.row] = name if prefix == "activation" else f"{prefix}/{name}"
+            if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
+                self._hist_rows.add(wanted.row)
+        return wanted
 
     def _resolve(self, name: str) -> int:
         plan = self._plan(name)
-        return plan.row * 2 + plan.has_functions
+        return plan.own.row * 2 + bool(plan.own.calls or plan.difference)
 
     # ---- activations
 
     def measure(self, name: str, tensor: torch.Tensor) -> None:
         """Measure a tensor under the name of a module."""
         plan = self._plan(name)
-        if plan.row >= 0:
-            self.core.read(plan.row, tensor)
-        if plan.has_functions:
+        if plan.own.row >= 0:
+            self.core.read(plan.own.row, tensor)
+        if plan.own.calls or plan.difference:
             self._on_output(name, tensor)
 
     def wants(self, name: str) -> bool:
         """Return whether any metric is for this name."""
-        plan = self._plan(name)
-        return plan.row >= 0 or plan.has_functions
+        return any(self._plan(name))
 
     def _on_output(self, name: str, tensor: torch.Tensor) -> None:
         """Call users' functions with a copy of a tensor."""
@@ -198,22 +184,39 @@ class Measure:
         torch._C._set_grad_enabled(False)  # as no_grad does it, at a tenth of the price
         try:
             copy = tensor.clone()
-            for call in plan.functions:
+            for call in plan.own.calls:
                 self._call(call, "activations of module", name, copy)
-            if plan.differences and self.monitor.has_reference_module():
-                self._differences(name, plan, copy)
+            if plan.difference and self.monitor.has_reference_module():
+                self._differences(name, plan.difference, copy)
         finally:
             torch._C._set_grad_enabled(is_enabled)
 
-    def _differences(self, name: str, plan: Plan, copy: torch.Tensor) -> None:
+    def _differences(self, name: str, wanted: Wanted, copy: torch.Tensor) -> None:
         other = self.monitor._reference.next(name)
         if other is None:
             self.monitor._warn(f"the reference has stored nothing for this call of {name}")
             return
         if self.monitor.cpu_offload:
             copy = copy.cpu()
-        for call in plan.differences:
-            self._call(call, "activation differences of module", name, copy, other)
+        what = "activation differences of module"
+        self._subtract(wanted.row, what, name, copy, other)
+        for call in wanted.calls:
+            self._call(call, what, name, copy, other)
+
+    def _subtract(
+        self, row: int, what: str, name: str, tensor: torch.Tensor, other: torch.Tensor
+    ) -> None:
+        """Measure the difference of two tensors by the metrics known by name, if there are any."""
+        if row < 0:
+            return
+        try:
+            between = tensor.detach() - other.detach()
+        except Exception as error:
+            shapes = f"{tuple(tensor.shape)} and {tuple(other.shape)}"
+            raise RuntimeError(
+                f"the {what} {name}, of shapes {shapes}, cannot be computed: {error}"
+            ) from error
+        self.core.read(row, between)
 
     def _call(
         self,
@@ -256,16 +259,13 @@ class Measure:
         ]
         self._of_parameters = {prefix: [] for prefix in KINDS_OF_PARAMETERS}
         rows = []
-        for i, (raw, name, parameter) in enumerate(self._parameters):
+        for raw, name, parameter in self._parameters:
             mine = []
             for prefix, kind in KINDS_OF_PARAMETERS.items():
-                fields: list[tuple[int, str, bool]] = []
-                functions: list[Call] = []
-                for made in monitor._metrics[kind].values():
-                    if made.regex.match(raw):
-                        fields += self._add_metric(made, f"{prefix}/{name}/{made.name}", functions)
-                self._of_parameters[prefix] += [(i, call) for call in functions]
-                mine.append(self._row(f"{prefix}/{name}", fields))
+                wanted = self._want(kind, raw, prefix, name)
+                mine.append(wanted.row)
+                if wanted.calls or (wanted and prefix == DIFFERENCE):
+                    self._of_parameters[prefix].append((raw, name, parameter, wanted))
             rows.append((parameter, mine[0], mine[1], mine[2]))
         self.core.set_parameters(rows)
         return self._parameters
@@ -281,13 +281,15 @@ class Measure:
 
         *others*: what it is compared with, by name.
         """
-        parameters = self._prepare()
         with torch.no_grad():
-            for index, call in self._of_parameters[prefix]:
-                raw, name, parameter = parameters[index]
+            for raw, name, parameter, wanted in self._of_parameters[prefix]:
                 tensor = tensor_of(parameter)
                 other = None if others is None else others.get(name)
-                if tensor is not None and (others is None or other is not None):
+                if tensor is None or (others is not None and other is None):
+                    continue
+                if other is not None:
+                    self._subtract(wanted.row, what, raw, tensor, other)
+                for call in wanted.calls:
                     self._call(call, what, raw, tensor, other, False)
 
     def parameters(self) -> None:
@@ -303,12 +305,7 @@ class Measure:
         others = {formatted(raw): other for raw, other in reference.named_parameters()}
         for name in {name for _, name, _ in parameters} - set(others):
             self.monitor._warn(f"parameter {name} is not in the reference module")
-        self._call_all(
-            "parameter_difference",
-            "parameter difference",
-            lambda parameter: parameter,
-            others,
-        )
+        self._call_all(DIFFERENCE, "parameter difference", lambda parameter: parameter, others)
 
     def gradients(self, before_clip: bool) -> None:
         """Measure all gradients."""

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import torch
-
-from tensortap import _core
 
 Aggregation = Callable[[Any], Any]
 Function = Callable[..., Any]
@@ -23,7 +19,6 @@ NAMES = (
     *("nan", "inf", "zeros", "numel", "hist"),
 )
 KINDS = ("activation", "activation_difference", "parameter", "parameter_difference", "gradient")
-UNDEFINED = float("nan")  # this very object: a statistic that no element defines
 QUANTILES = {"/q05": 0.05, "/q25": 0.25, "/q50": 0.5, "/q75": 0.75, "/q95": 0.95}
 
 
@@ -47,17 +42,21 @@ class Call(NamedTuple):
 
 
 @dataclass
-class Plan:
-    """What is wanted of the tensors of one name."""
+class Wanted:
+    """What is wanted of tensors of one name and kind."""
 
     row: int = -1  # of the metrics known by name, in C
-    functions: list[Call] = field(default_factory=list)
-    differences: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
-    @property
-    def has_functions(self) -> bool:
-        """Whether Python has to be called."""
-        return bool(self.functions or self.differences)
+    def __bool__(self) -> bool:
+        return self.row >= 0 or bool(self.calls)
+
+
+class Plan(NamedTuple):
+    """What is wanted of the activations of one name, and of their differences."""
+
+    own: Wanted
+    difference: Wanted
 
 
 def make(
@@ -101,31 +100,3 @@ def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, s
     if metric.named == "hist":
         return [(kinds["hist" + end], key + end, is_listed) for end in QUANTILES]
     return [(kinds[str(metric.named)], key, is_listed)]
-
-
-def of_difference(made: Metric) -> Metric:
-    """Return a metric of two tensors: the named one of their difference."""
-    named = str(made.named)
-    if named == "hist":
-        raise ValueError("'hist' is not supported for differences; give a function")
-
-    def function(a: torch.Tensor, b: torch.Tensor) -> float:
-        between = a.detach() - b.detach()
-        stats = _core.stats(between, nan_policy="propagate")
-        value = value_of(stats, named)
-        is_finite = not (stats.nan or stats.posinf or stats.neginf)
-        return UNDEFINED if value != value and is_finite else value
-
-    return replace(made, function=function, named=None)
-
-
-def value_of(stats: _core.Stats, named: str) -> float:
-    """Return the metric of this name."""
-    if named == "zeros":
-        return stats.zeros / stats.count if stats.count else float("nan")
-    if named == "inf":
-        return float(stats.posinf + stats.neginf)
-    value = getattr(stats, {"norm": "l2", "numel": "count"}.get(named, named))
-    if value is None:  # the least of no integers
-        return float("nan")
-    return abs(value) if isinstance(value, complex) else float(value)

@@ -100,6 +100,9 @@ class ModuleMonitor:
         self._metrics: dict[str, dict[str, Metric]] = {kind: {} for kind in metric.KINDS}
         self._reference = Reference(self)
         self._measure = Measure(self)
+        self._consumers: list[Any] = [self._measure.core]  # of module calls: on while we measure
+        self._reference_consumers = [self._reference.consumer]  # on while the reference is stored
+        self._follow()
 
     # ---- what is measured
 
@@ -153,10 +156,7 @@ class ModuleMonitor:
     ) -> None:
         if name in self._metrics[kind]:
             raise ValueError(f"there is already a metric {name!r} of kind {kind}")
-        made = metric.make(name, function, regex, aggregation)
-        if kind.endswith("difference") and made.named is not None:
-            made = metric.of_difference(made)
-        self._metrics[kind][name] = made
+        self._metrics[kind][name] = metric.make(name, function, regex, aggregation)
         self._measure.forget()
 
     # ---- the modules
@@ -336,8 +336,10 @@ class ModuleMonitor:
 
     def _follow(self) -> None:
         """Switch the consumers of module calls on or off."""
-        self._measure.turn(self.is_monitoring())
-        self._reference.turn(self._is_storing_reference())
+        for consumer in self._consumers:
+            consumer.off = not self.is_monitoring()
+        for consumer in self._reference_consumers:
+            consumer.off = not self._is_storing_reference()
 
     def _is_storing_reference(self) -> bool:
         return self._is_active and not self._reference.is_checking

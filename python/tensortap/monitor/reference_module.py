@@ -58,10 +58,9 @@ class Reference:
         self.calls: dict[str, list[torch.Tensor]] = {}  # by name: what each call returned
         self.seen: dict[str, int] = {}  # how often the monitored module has been compared
         self.is_checking = False  # extra passes of RCC: nothing is stored
-        self.followers: list[Any] = []  # consumers that are on while the reference is stored
         self.checks: WeakSet[Any] = WeakSet()  # of RCC, which hold inputs
         self.copies = Copies(to_cpu=monitor.cpu_offload)
-        self._consumer: Any = None
+        self.consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output), phase=False)
 
     def set(self, module: torch.nn.Module | None) -> None:
         """Watch another module, or none; an error leaves everything as it was."""
@@ -84,16 +83,13 @@ class Reference:
         if module is None:
             return
         self.module, self.names = module, found
-        self._consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output), phase=False)
         for name, part, is_inside in names.modules(module, monitor.format_module_name_fn):
             if monitor._is_name_excluded(name):
                 continue
             if can_run(part) and not is_inside:
-                self._consumer.add(part, name)
+                self.consumer.add(part, name)
             if isinstance(part, MonitorMixin):
                 part.set_module_monitor(monitor, True)
-        self.followers.append(self._consumer)
-        monitor._follow()
 
     def remove(self) -> None:
         """Leave the module as it was before."""
@@ -102,15 +98,9 @@ class Reference:
         for part in self.names:
             if isinstance(part, MonitorMixin):
                 part.set_module_monitor(None, False)
-        self._consumer.remove()
-        self.followers.remove(self._consumer)
-        self._consumer, self.module, self.names = None, None, {}
+        self.consumer.remove()
+        self.module, self.names = None, {}
         self.forget()
-
-    def turn(self, on: bool) -> None:
-        """Start or stop storing what the reference returns."""
-        for consumer in self.followers:
-            consumer.off = not on
 
     def forget(self) -> None:
         """Drop everything stored."""

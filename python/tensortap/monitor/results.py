@@ -13,7 +13,6 @@ import torch
 
 from tensortap import _core
 from tensortap.devices import statistics
-from tensortap.monitor.metric import UNDEFINED
 from tensortap.monitor.storage import StorageManager
 from tensortap.runs import process
 
@@ -81,8 +80,6 @@ class Results:
         later = []
         numbers = self.core.numbers(values)  # None: of several elements, or on another device
         for key, number, value in zip(keys, numbers, values, strict=True):
-            if value is UNDEFINED:
-                self.undefined.add(key)
             if number is not None and key not in held and key not in several:
                 entry[key] = number
                 continue
