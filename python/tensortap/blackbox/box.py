@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -69,7 +69,7 @@ class Box:
         self.fetched: dict[str, int] = {}  # batches drawn, by loader
         self.first_step: int | None = None
         self.first_fetched: dict[str, int] | None = None  # when the first step had ended
-        self.judge = Judge(self._models, lambda: self._live(self.scalers), on_spike)
+        self.judge = Judge(self, on_spike)
         self.free: list[Memory] = []
         self.dumped: dict[str, Path] = {}  # by cause
         self.consumers: list[Any] = []
@@ -223,7 +223,7 @@ class Box:
         if self.snapshot_count in SEARCHES:
             self._search()
         self.snapshot_count += 1
-        now = state.take(self._models(), self._optimizers(), self._live(self.scalers))
+        now = state.take(self.live_models(), self._optimizers(), self.live_scalers())
         memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
         if not memory.size:
             tensors = {id(t): t for t in tree_leaves(now) if isinstance(t, torch.Tensor)}
@@ -241,7 +241,7 @@ class Box:
 
     def _search(self) -> None:
         """Find optimizers that have not stepped yet, and scalers."""
-        ids = {id(p) for _, model in self._models() for p in model.parameters()}
+        ids = {id(p) for _, model in self.live_models() for p in model.parameters()}
         for optimizer in holders(ids):
             self._know(optimizer)
         try:
@@ -254,15 +254,17 @@ class Box:
         if all(known() is not optimizer for known in self.optimizers):
             self.optimizers.append(ref(optimizer))
 
-    @staticmethod
-    def _live(known: Iterable[ref[Any]]) -> list[Any]:
-        return [found for one in known if (found := one()) is not None]
-
-    def _models(self) -> list[tuple[str, Any]]:
+    def live_models(self) -> list[tuple[str, Any]]:
+        """Return the names and models that are still there."""
         return [(name, model) for name, known in self.models if (model := known()) is not None]
 
+    def live_scalers(self) -> list[Any]:
+        """Return the GradScalers that are still there."""
+        return [scaler for known in self.scalers if (scaler := known()) is not None]
+
     def _optimizers(self) -> list[Any]:
-        return state.in_order(self._live(self.optimizers), self._models())
+        live = [one for known in self.optimizers if (one := known()) is not None]
+        return state.in_order(live, self.live_models())
 
     def _memory(self) -> Memory:
         return self.free.pop() if self.free else Memory()
@@ -280,7 +282,7 @@ class Box:
 
     def key_of(self, loader: str) -> str:
         """Return the name of a loader and what its batches are for."""
-        models = self._models()
+        models = self.live_models()
         is_eval = bool(models) and not any(model.training for _, model in models)
         return f"{loader}, {'eval' if is_eval else 'train'}"
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensortap.models.modules import walk
+
+if TYPE_CHECKING:
+    from tensortap.blackbox.box import Box
 
 HISTORY = 128  # losses that a new one is compared with
 LEAST_HISTORY = 16
@@ -27,22 +30,11 @@ class Fault(NamedTuple):
 
 
 class Judge:
-    """Remembers the first fault until it has been written.
+    """Remembers the first fault of a black box until it has been written."""
 
-    Args:
-        models: Returns the models and their names.
-        scalers: Returns the GradScalers.
-        on_spike: A loss that jumps is a fault, too.
-    """
-
-    def __init__(
-        self,
-        models: Callable[[], list[tuple[str, Any]]],
-        scalers: Callable[[], list[Any]],
-        on_spike: bool,
-    ) -> None:
-        """Begin without a fault."""
-        self.models, self.scalers, self.on_spike = models, scalers, on_spike
+    def __init__(self, box: Box, on_spike: bool) -> None:
+        """Begin without a fault; *on_spike*: a loss that jumps is one, too."""
+        self.box, self.on_spike = box, on_spike
         self.fault: Fault | None = None
         self.losses: deque[float] = deque(maxlen=HISTORY)
         self._layers: dict[str, bool] = {}  # by name: is it a layer of torch with weights?
@@ -70,7 +62,7 @@ class Judge:
 
     def see_skipped(self, step: int) -> None:
         """Look at a step in which no optimizer has stepped: a scaler may have skipped it."""
-        scales = [one.get_scale() for one in self.scalers() if one._scale is not None]
+        scales = [one.get_scale() for one in self.box.live_scalers() if one._scale is not None]
         if self.fault is None and scales and max(scales) < 1:  # it has been lowered since
             text = "gradients are not finite, at a loss scale of 1 or less"
             self.fault = Fault("not finite", text, step)
@@ -92,7 +84,7 @@ class Judge:
                 prefix + (path or "(root)") == name
                 and type(module).__module__.startswith("torch.nn.")
                 and any(one is not None for one in module._parameters.values())
-                for prefix, model in self.models()
+                for prefix, model in self.box.live_models()
                 for path, module, _ in walk(model)
             )
         return self._layers[name]
@@ -102,7 +94,9 @@ class Judge:
 
         It lowers its scale then.  Gradients that overflow at a scale of 1 do so on their own.
         """
-        return any(one._scale is not None and one.get_scale() > 1 for one in self.scalers())
+        return any(
+            one._scale is not None and one.get_scale() > 1 for one in self.box.live_scalers()
+        )
 
 
 def _is_spike(loss: float, history: Iterable[float]) -> bool:

@@ -10,24 +10,19 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+if TYPE_CHECKING:
+    from tensortap.blackbox.box import Box
 
-class Listener(Protocol):
-    """What is called with each batch; it keeps its errors to itself."""
-
-    def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
-        """Return the batch that the program gets."""
-
-
-_listeners: list[Listener] = []
+_listeners: list[Box] = []
 _own: list[Callable[..., Any]] = []  # torch's methods, while they are wrapped
 _rows: WeakKeyDictionary[Any, tuple[Any, deque[Any]]] = WeakKeyDictionary()
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: Box) -> None:
     """Call *listener* with every batch from now on."""
     from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
 
@@ -38,7 +33,7 @@ def listen(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def leave(listener: Listener) -> None:
+def leave(listener: Box) -> None:
     """Stop calling *listener*; torch is as it was when nobody listens any more."""
     if listener not in _listeners:
         return

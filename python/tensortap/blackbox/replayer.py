@@ -131,7 +131,7 @@ class Replayer(Box):
             run_eagerly()
         logged = self.target if self.eager else self.target - 1  # what is compiled, it cannot log
         if self.operators is not None and self.log is None and step.number >= logged:
-            models = [model for _, model in self._models()]
+            models = [model for _, model in self.live_models()]
             self.log = self.operators(models[0] if len(models) == 1 else None)
             self.log.start()
         self._set_generators(step.number, 0)
@@ -143,7 +143,7 @@ class Replayer(Box):
         self.is_set = True
         self._search()
         kept = file.value_at(self.facts["snapshot"]["state"], "snapshot", self.tensors)
-        state.set_back(kept, self._models(), self._optimizers(), self._live(self.scalers))
+        state.set_back(kept, self.live_models(), self._optimizers(), self.live_scalers())
 
     def _set_generators(self, number: int, which: int) -> None:
         trees = self.kept[number]["random"] if number in self.kept else []

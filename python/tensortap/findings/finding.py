@@ -57,6 +57,7 @@ class Finding:
         return f"{self.severity} {self.rule}: {rank}{self.sentence}"
 
 
+@dataclass(repr=False)
 class Findings:
     """What the rules found in a run, the heaviest first; `tt.health` returns it.
 
@@ -74,11 +75,9 @@ class Findings:
         (0, 'needs tensortap/silent/*, which the run does not have')
     """
 
-    def __init__(
-        self, items: tuple[Finding, ...], unchecked: dict[str, str], rules: int = 0
-    ) -> None:
-        """Hold what was found."""
-        self.items, self.unchecked, self.rules = items, unchecked, rules
+    items: tuple[Finding, ...]
+    unchecked: dict[str, str]
+    rules: int = field(default=0, compare=False)
 
     @classmethod
     def read(cls, text: str) -> Findings:
@@ -110,13 +109,6 @@ class Findings:
 
     def __getitem__(self, index: int) -> Finding:
         return self.items[index]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Findings):
-            return NotImplemented
-        return (self.items, self.unchecked) == (other.items, other.unchecked)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         if not self.items:
