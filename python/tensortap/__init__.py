@@ -34,7 +34,6 @@ from tensortap._core import (
     stats,
 )
 from tensortap.runs.record import record
-from tensortap.runs.verify import verify
 from tensortap.runs.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from tensortap.runs.diff import diff, first_nonfinite
     from tensortap.runs.replay import Replay, replay
     from tensortap.runs.run import Run
+    from tensortap.runs.verify import verify
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context, spy_save
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
     from tensortap.trace import H5PYSaverCallback as H5PYSaverCallback
@@ -85,6 +85,7 @@ _LATER = {
         "runs.diff": "diff first_nonfinite",
         "runs.replay": "Replay replay",
         "runs.run": "Run",
+        "runs.verify": "verify",
         "spy": "CallTracer DebugContext TensorSaver get_debug_context spy_save",
         "trace": "GlobalVariableResult H5PYSaverCallback LocalVariableResult ModelTracer "
         "TracedModel Variable stack_padded_tensors stack_tensors trace_model",

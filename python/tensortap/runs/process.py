@@ -53,6 +53,17 @@ def leave(run: Recording) -> None:
         open_runs.remove(run)
 
 
+def innermost() -> Recording:
+    """Return the run that events go to."""
+    if open_runs:
+        return open_runs[-1]
+    raise RuntimeError(
+        "no run is open to record into; open one around it:\n"
+        '    with tt.record("runs/my-run") as run:\n'
+        "        tt.watch(model)"
+    )
+
+
 def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
     """Put a picture into the folder `charts` of the innermost open run, if there is one.
 

@@ -47,6 +47,18 @@ def hash_of(path: str) -> str | None:
         return None
 
 
+def rank_and_size() -> tuple[int, int]:
+    """Return rank and world size: of torch.distributed if it runs, else of the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_rank()), int(distributed.get_world_size())
+        rank = int(os.environ.get("RANK", "0"))
+        return (rank, int(os.environ.get("WORLD_SIZE", "1"))) if rank >= 0 else (0, 1)
+    except (ValueError, RuntimeError):
+        return 0, 1
+
+
 def is_private() -> bool:
     """Return whether nothing of the command may be kept."""
     return os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")

@@ -263,7 +263,7 @@ def record(
     box = _box(black_box, black_box_bytes, black_box_on)
     if box is not None and box.home is not None:
         path, resume = box.home, False
-    rank, world_size = rank_and_size()
+    rank, world_size = program.rank_and_size()
     folder = _folder(path, rank)
     file = _file(folder, rank, resume)
     options: dict[str, Any] = {
@@ -303,7 +303,7 @@ def record(
 
 def check_place(path: str | None, *, resume: bool) -> None:
     """Raise OSError if `record(path)` could not write; leave everything as it is."""
-    rank, world_size = rank_and_size()
+    rank, world_size = program.rank_and_size()
     if path is None:
         where = "runs" if os.path.exists("runs") else "."
         if not os.access(where, os.W_OK | os.X_OK):
@@ -322,18 +322,6 @@ def check_place(path: str | None, *, resume: bool) -> None:
     if world_size == 1:  # else another rank may be about to write there
         for one in made:
             one.rmdir()
-
-
-def innermost() -> Recording:
-    """Return the run that events go to."""
-    if process.open_runs:
-        run: Recording = process.open_runs[-1]
-        return run
-    raise RuntimeError(
-        "no run is open to record into; open one around it:\n"
-        '    with tt.record("runs/my-run") as run:\n'
-        "        tt.watch(model)"
-    )
 
 
 def _nearest(glob: str, run: Recording) -> str:
@@ -409,7 +397,7 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"{folder} is a file; a run is a folder")
         return folder
-    is_alone = rank_and_size()[1] == 1
+    is_alone = program.rank_and_size()[1] == 1
     # The ranks of one job meet in one folder: they have one launcher, which began once.
     stem = time.strftime("%Y-%m-%d-%H%M%S", time.localtime() if is_alone else _launched())
     for attempt in range(1000):
@@ -457,18 +445,6 @@ def _next_step(file: Path) -> int:
 
 
 # ---- where, when and with what
-
-
-def rank_and_size() -> tuple[int, int]:
-    """Return rank and world size: of torch.distributed if it runs, else of the environment."""
-    distributed = sys.modules.get("torch.distributed")
-    try:
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return int(distributed.get_rank()), int(distributed.get_world_size())
-        rank = int(os.environ.get("RANK", "0"))
-        return (rank, int(os.environ.get("WORLD_SIZE", "1"))) if rank >= 0 else (0, 1)
-    except (ValueError, RuntimeError):
-        return 0, 1
 
 
 def _info(rank: int, world_size: int) -> dict[str, str]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import ReplayEndedError, Replayer
 from tensortap.blackbox.verdict import describe
-from tensortap.runs.record import Recording, rank_and_size, record
+from tensortap.runs.program import rank_and_size
+from tensortap.runs.record import Recording, record
 
 if TYPE_CHECKING:
     import torch

@@ -9,13 +9,18 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import copy
+import struct
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from tensortap.blackbox import state
+from tensortap.models.forward import random_states, set_random_states
 from tensortap.models.modules import named_parameters
+from tensortap.runs.record import record
 
-if TYPE_CHECKING:
+with suppress(ModuleNotFoundError):  # `from tensortap import *` works without it
     import torch
 
 Facts = dict[str, Any]  # a name and what must be the same: a tensor, a number, bytes
@@ -81,18 +86,12 @@ def verify(
         >>> bool(tt.verify(lambda: model(torch.ones(1, 2)).sum().backward(), model=model))
         True
     """
-    import tempfile
-
-    import torch
-
     if not callable(fn):
         raise TypeError(f"fn must be a function without arguments, not {fn!r}")
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a number of steps, 1 or more, not {steps!r}")
-    from tensortap.runs.record import record
-
     start = _State(model, optimizer)
 
     def run() -> Facts:
@@ -122,8 +121,6 @@ class _State:
     """Everything that a step of training may change, as it is now."""
 
     def __init__(self, model: Any, optimizer: Any) -> None:
-        from tensortap.models.forward import random_states  # which imports torch
-
         self.model = model
         optimizers = [] if optimizer is None else [optimizer]
         self.owners: tuple[Any, ...] = [("", model)], optimizers, []  # and no scalers
@@ -154,19 +151,11 @@ class _State:
 
     def restore(self) -> None:
         """Put everything back: the same objects with the same contents."""
-        from tensortap.models.forward import set_random_states
-
         state.set_back(_cloned(self.kept), *self.owners)
         for name, parameter in named_parameters(self.model).items():
             gradient, kept = self.gradients[name]
             parameter.grad = None if gradient is None else state.refilled(gradient, kept)
         set_random_states(self.generators)
-
-
-def _is_tensor(value: object) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
 
 
 def _cloned(value: Any) -> Any:
@@ -198,7 +187,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield from _facts(f"{name}.{i}", one)
     elif hasattr(value, "tobytes"):  # NumPy
         yield name, value.tobytes()
-    elif _is_tensor(value) or isinstance(value, (int, float, complex, str, bytes)) or value is None:
+    elif value is None or isinstance(value, (torch.Tensor, int, float, complex, str, bytes)):
         yield name, value
 
 
@@ -212,37 +201,27 @@ def _is_close(a: Facts, b: Facts) -> bool:
     """Return whether only tensors differ, and by no more than the order of additions explains."""
 
     def is_close(x: Any, y: Any) -> bool:
-        if (
-            not _is_tensor(x)
-            or not _is_tensor(y)
-            or x.shape != y.shape
-            or not x.is_floating_point()
-        ):
+        are_tensors = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
+        if not are_tensors or x.shape != y.shape or not x.is_floating_point():
             return False
         scale = x.detach().double().abs().max()
         return bool((x.double() - y.double()).abs().max() <= 256 * torch.finfo(x.dtype).eps * scale)
-
-    import torch
 
     return a.keys() == b.keys() and all(is_close(a[k], b[k]) for k in _differences(a, b))
 
 
 def _same(a: Any, b: Any) -> bool:
     """Compare bits: NaN equals NaN, 0 is not -0."""
-    if _is_tensor(a) and _is_tensor(b):
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device or a.layout != b.layout:
             return False
         return bool(_bits(a).equal(_bits(b)))
     if isinstance(a, float) and isinstance(b, float):
-        import struct
-
         return struct.pack("d", a) == struct.pack("d", b)
     return type(a) is type(b) and bool(a == b)
 
 
 def _bits(t: Any) -> Any:
-    import torch
-
     if t.layout != torch.strided:
         t = t.to_dense()
     return t.contiguous().flatten().view(torch.uint8)

@@ -26,6 +26,7 @@ from tensortap.display import session
 from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
+from tensortap.runs import process, program
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
 
 if TYPE_CHECKING:
@@ -240,9 +241,7 @@ class Watched:
 
     def _is_reduced(self) -> bool:
         """Return whether gradients are averaged over ranks in place once they are accumulated."""
-        from tensortap.runs.record import rank_and_size
-
-        if self._is_ddp or rank_and_size()[1] == 1:
+        if self._is_ddp or program.rank_and_size()[1] == 1:
             return self._is_ddp
         parameters = (known() for known in self._refs if known is not None)
         return not any(hasattr(one, "_local_tensor") for one in parameters)  # FSDP did so before
@@ -403,12 +402,8 @@ def watch(
         >>> tt.open("runs/watched").names("activation/*")
         ['activation/(root)']
     """
-    if run is None:
-        from tensortap.runs.record import innermost
-
-        run = innermost()
     return Watched(
-        run,
+        run if run is not None else process.innermost(),
         model,
         name=name,
         inputs=inputs,
