@@ -94,19 +94,19 @@ def add_metrics(monitor: Any) -> None:
 
 
 def test_after_a_trainers_end_the_metrics_are_those_of_the_last_monitored_step() -> None:
-    from tensortap.monitor.trainers import _Steps
+    from tensortap.monitor.trainers import _Monitored
 
     model, monitor = halves()
     monitor.monitor_step_fn = lambda step: step == 0
-    placed = _Steps(monitor)
+    placed = _Monitored(monitor)
     for step in range(2):
-        placed._begin(step)
+        placed.step_began(step)
         model(ones(step))
-        placed._end()
+        placed.batch_ended(is_step=True)
     assert monitor.get_step_metrics() == {}  # of step 1
-    placed._finish()
+    placed.training_ended()
     assert monitor.get_step_metrics() == monitor.get_all_metrics()[0] != {}
-    placed._begin(2)  # training goes on
+    placed.step_began(2)  # training goes on
     assert monitor.get_step_metrics() == {}
 
 
@@ -211,7 +211,8 @@ def test_lightning_measures_before_and_after_clipping(
         monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     from tensortap.monitor import trainers
 
-    made = trainers._lightning()
+    made = trainers.__getattr__("LightningCallback")
+    del trainers.LightningCallback  # the next test has it of the other package
     logging.getLogger(package).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     seen: dict[int, dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""Callbacks for libraries that own a training loop.
+"""Follow the training loops of libraries: transformers and Lightning.
 
 Each library is imported when a class for it is first asked for.
 SPDX-License-Identifier: Apache-2.0
@@ -11,29 +11,108 @@ from collections.abc import Callable
 from typing import Any
 
 
-def transformers() -> Any:
-    """Return the module that has TrainerCallback."""
+class Follower:
+    """What follows a training loop; a method that is not overridden does nothing."""
+
+    def training_began(self, model: Any, optimizers: list[Any]) -> None:
+        """Take the model; *optimizers*: those whose closures clip gradients (Lightning)."""
+
+    def step_began(self, step: int) -> None:
+        """Begin a step, with the first of its batches."""
+
+    def before_clip(self) -> None:
+        """Look at gradients that are about to be clipped (Lightning)."""
+
+    def gradients_ready(self) -> None:
+        """Look at gradients that have been clipped (transformers)."""
+
+    def batch_ended(self, *, is_step: bool) -> bool:
+        """End a step, or a micro-batch that is not its last; return whether to stop."""
+        return False
+
+    def training_ended(self) -> None:
+        """End the last step."""
+
+    def training_failed(self) -> None:
+        """Let go: an exception ends the training (Lightning)."""
+
+
+def _transformers() -> type:
     import transformers
 
-    return transformers
+    class Callback(Follower, transformers.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
+        ) -> None:
+            self.training_began(model, [])
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.step_began(state.global_step)
+
+        def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.batch_ended(is_step=False)
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.gradients_ready()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if self.batch_ended(is_step=True):
+                control.should_training_stop = True
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.training_ended()
+
+    return Callback
 
 
-def lightning() -> Any:
-    """Return the module that has Callback and LightningModule, under its new or its old name."""
+def _lightning() -> type:
     try:
         import lightning.pytorch as lightning
     except ImportError:
         import pytorch_lightning as lightning
-    return lightning
+
+    class Callback(Follower, lightning.Callback):  # type: ignore[misc]
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            self.training_began(pl_module, trainer.optimizers)
+
+        def on_train_batch_start(
+            self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+        ) -> None:
+            self._step_now = trainer.global_step
+            self.step_began(trainer.global_step)
+
+        def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+            usual = lightning.LightningModule.configure_gradient_clipping
+            is_own = type(pl_module).configure_gradient_clipping is not usual
+            if trainer.gradient_clip_val or is_own:
+                self.before_clip()
+
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            if self.batch_ended(is_step=trainer.global_step != self._step_now):
+                trainer.should_stop = True
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            self.training_ended()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            self.training_failed()
+
+    return Callback
 
 
-def made_later(module: str, **makers: Callable[[], type]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose classes are made when they are first asked for."""
+LIBRARIES = {"TransformersCallback": _transformers, "LightningCallback": _lightning}
+
+
+def made_later(module: str, follower: type[Follower]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that makes the callbacks of *follower* later."""
 
     def get(name: str) -> Any:
-        if name not in makers:
+        if name not in LIBRARIES:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        made = makers[name]()
+        facts = {"__module__": module, "__doc__": follower.__doc__}
+        made = type(name, (follower, LIBRARIES[name]()), facts)
         setattr(sys.modules[module], name, made)
         return made
 
