@@ -67,7 +67,6 @@ class Memory:
     """Copies of some tensors, one behind the other."""
 
     def __init__(self) -> None:
-        """Allocate nothing yet."""
         self.block: mmap.mmap | None = None
         self.used = 0
         self.entries: list[Entry] = []

@@ -30,7 +30,6 @@ class Step:
     """What is kept of one step."""
 
     def __init__(self, number: int, fetched: dict[str, int]) -> None:
-        """Begin the step now."""
         self.number, self.fetched = number, fetched
         self.random = random_states()
         self.size = GENERATORS  # bytes of what is kept

@@ -52,7 +52,6 @@ class Progress:
     WIDTH = 24
 
     def __init__(self, total: int) -> None:
-        """Start; show nothing yet."""
         self.done, self.total = 0, max(total, 1)
         self.next = time.monotonic() + 1
         self.is_shown = False

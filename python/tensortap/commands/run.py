@@ -72,7 +72,6 @@ class Watcher(optimizers.Listener):
         program: tuple[str, Sequence[str]],
         make_box: Callable[[], Any] | None = None,
     ) -> None:
-        """Keep the options; create nothing yet."""
         self.make_box = make_box  # the black box, once torch is there
         self.folder = folder
         self.options = options

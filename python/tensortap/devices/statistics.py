@@ -46,7 +46,6 @@ class Copies:
     """Tensors of one device that the core reads on the host."""
 
     def __init__(self, device: Any) -> None:
-        """Begin with none."""
         self.device = device
         self._waiting: list[Waiting] = []
         self._copied: list[tuple[list[Waiting], Event]] = []

@@ -50,7 +50,6 @@ class Shown:
     """
 
     def __init__(self, x: object, /) -> None:
-        """Read *x*."""
         self._colored = text_of(x, color=True)
         self._plain = _ANSI.sub("", self._colored)
 

@@ -136,7 +136,6 @@ class UnhealthyError(AssertionError):
     __module__ = "tensortap"  # where users find it
 
     def __init__(self, *findings: Finding) -> None:
-        """Make the message of all findings."""
         super().__init__("\n".join(f"{one}\n  {one.remedy}" for one in findings))
         self.findings = findings
 

@@ -39,7 +39,6 @@ class HooksManager:
     """
 
     def __init__(self) -> None:
-        """Start without hooks."""
         self.hooks: dict[torch.nn.Module, Any] = {}  # handles, which have remove()
 
     def register_forward_hook(self, module: torch.nn.Module, hook_fn: Callable[..., Any]) -> None:

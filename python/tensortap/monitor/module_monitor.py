@@ -74,7 +74,6 @@ class ModuleMonitor:
         logger: logging.Logger | None = None,
         cpu_offload: bool = False,
     ) -> None:
-        """Check and keep the options."""
         metric.check_function("monitor_step_fn", monitor_step_fn)
         metric.check_function("format_module_name_fn", format_module_name_fn)
         if logger is None:

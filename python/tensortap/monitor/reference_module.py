@@ -51,7 +51,6 @@ class Reference:
     """A reference module, and what its modules returned."""
 
     def __init__(self, monitor: ModuleMonitor) -> None:
-        """Start without one."""
         self._monitor = ref(monitor)  # it owns this
         self.module: torch.nn.Module | None = None
         self.names: dict[torch.nn.Module, str] = {}

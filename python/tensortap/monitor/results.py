@@ -21,7 +21,6 @@ class Results:
     """Everything measured in this step that is not yet in the storage."""
 
     def __init__(self, core: _core.Metrics) -> None:
-        """Start empty."""
         self.core = core
         self.histograms: dict[str, _core.Histogram] = {}  # of the latest step
         self.keys: list[str] = []  # of what users' functions returned ...

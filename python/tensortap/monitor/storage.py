@@ -45,7 +45,6 @@ class StorageManager:
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
-        """Start without metrics."""
         self.log_dict: dict[int, Entry] = {}
         self.aggregation_fns: dict[str, Aggregation] = {}
         self.logger = logger

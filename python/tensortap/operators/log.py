@@ -76,7 +76,6 @@ class OperatorLog:
     """
 
     def __init__(self, model: torch.nn.Module | None, *, eager: bool, limit: int) -> None:
-        """Prepare a log; `tt.ops` describes the arguments."""
         from tensortap.operators.mode import Mode
 
         self._mode: Mode = Mode(model, eager, limit)

@@ -96,7 +96,6 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
     supports_higher_order_operators = True
 
     def __init__(self, model: torch.nn.Module | None, eager: bool, limit: int) -> None:
-        """Prepare to name the modules and parameters of a model."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._eager = eager
         self._stance: Any = None

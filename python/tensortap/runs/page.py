@@ -48,7 +48,6 @@ class Plot:
     """
 
     def __init__(self, title: str, lines: Iterable[Line]) -> None:
-        """Draw the lines."""
         self.svg = draw(title, list(lines))
 
     def _repr_html_(self) -> str:

@@ -50,7 +50,6 @@ class Replay:
     """
 
     def __init__(self, player: Replayer, options: dict[str, Any]) -> None:
-        """Wait for the block."""
         self._player, self._options = player, options
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._run: Recording | None = None

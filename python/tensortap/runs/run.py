@@ -127,7 +127,6 @@ class Run:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a run folder, or one file of it."""
         self.path = Path(path)
         if not self.path.exists():
             raise FileNotFoundError(

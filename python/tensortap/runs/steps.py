@@ -46,7 +46,6 @@ class Plan:
     """What to read when one optimizer steps."""
 
     def __init__(self, number: int, prefix: str) -> None:
-        """Begin with nothing: prepare() finds out."""
         self.number, self.prefix = number, prefix
         self.stepped = -1  # the step in which it stepped last
         self.ids: set[int] = set()

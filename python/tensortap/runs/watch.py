@@ -67,7 +67,6 @@ class NonFiniteError(ArithmeticError):
     __module__ = "tensortap"  # where users find it
 
     def __init__(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
-        """Name the place and count what was found there."""
         counts = ((nan, "NaN"), (posinf, "Inf"), (neginf, "-Inf"))
         found = ", ".join(f"{count} {what}" for count, what in counts if count)
         again = f", call {call}" if call else ""
@@ -88,7 +87,6 @@ class Hook:
     """The post-accumulate hook of one parameter, which may be there or not."""
 
     def __init__(self, parameter: ref[Any], index: int) -> None:
-        """Put nothing yet."""
         self.parameter, self.index = parameter, index
         self.handle: Any = None
 
