@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tensortap import _core
 from tensortap.models import forward
-from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
+from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.reference_module import Copies
@@ -137,10 +137,8 @@ class RefinedCoordinateCheck:
     def _put(self, consumer: Any, root: torch.nn.Module) -> dict[str, torch.nn.Module]:
         """Watch every module but the root; return those modules by name."""
         found = {}
-        for name, module, is_inside in names.modules(root, self.monitor.format_module_name_fn):
-            if module is root or is_inside or self.monitor._is_name_excluded(name):
-                continue
-            if can_run(module):
+        for name, module, is_called in names.modules(root, self.monitor.format_module_name_fn):
+            if is_called and module is not root and not self.monitor._is_name_excluded(name):
                 consumer.add(module, name)
                 found[name] = module
         return found

@@ -18,7 +18,7 @@ import torch
 
 from tensortap import _core
 from tensortap.devices import statistics
-from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
+from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.models.probes import what_hides_modules
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
@@ -83,8 +83,6 @@ class Measure:
 
     def watch(self, module: torch.nn.Module, name: str) -> None:
         """Measure what this module returns."""
-        if not can_run(module):
-            return
         if self._own:
             own = weakly(self.monitor, self.monitor.monitor_activations)
             self.hooks.register_forward_hook(module, lambda _m, _i, output: own(name, output))

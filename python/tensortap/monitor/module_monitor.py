@@ -179,13 +179,13 @@ class ModuleMonitor:
             return
         self._signature = signature
         self._measure.forget_parameters()
-        for name, module, is_inside in names.modules(self.module, self.format_module_name_fn):
+        for name, module, is_called in names.modules(self.module, self.format_module_name_fn):
             if module in self.module_names:
                 continue
             self.module_names[module] = name
             if self._is_name_excluded(name):
                 continue
-            if not is_inside:
+            if is_called:
                 self._measure.watch(module, name)
             if isinstance(module, MonitorMixin):
                 module.set_module_monitor(self, False)

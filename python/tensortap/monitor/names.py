@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from tensortap.models.modules import can_run
+
 ROOT = "[root module]"
 WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
 
@@ -53,8 +55,11 @@ def formatter(root: torch.nn.Module, format_fn: Callable[[str], str]) -> Callabl
 def modules(
     root: torch.nn.Module, format_fn: Callable[[str], str]
 ) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Yield (formatted name, module, whether the root is only a wrapper around it)."""
+    """Yield (formatted name, module, whether to look at its calls).
+
+    A list of modules has none, and what the root only wraps has those of the root.
+    """
     formatted = formatter(root, format_fn)
     inside = {"module"} if is_ddp(root) else set(WRAPPERS)
     for name, module in root.named_modules():
-        yield formatted(name), module, name in inside
+        yield formatted(name), module, can_run(module) and name not in inside

@@ -12,7 +12,6 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from tensortap import _core
-from tensortap.models.modules import can_run
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.mixin import MonitorMixin
@@ -65,12 +64,10 @@ class Reference:
         """Watch another module, or none; an error leaves everything as it was."""
         monitor = self._monitor()
         assert monitor is not None
-        found = {}
+        found = []
         if module is not None:
-            found = {
-                part: name for name, part, _ in names.modules(module, monitor.format_module_name_fn)
-            }
-            wanted, there = set(monitor.module_names.values()), set(found.values())
+            found = list(names.modules(module, monitor.format_module_name_fn))
+            wanted, there = set(monitor.module_names.values()), {name for name, _, _ in found}
             if wanted != there:
                 names_of_one = sorted(wanted ^ there)
                 more = " ..." if len(names_of_one) > 5 else ""
@@ -79,13 +76,11 @@ class Reference:
                     f"only one of them has {', '.join(names_of_one[:5])}{more}"
                 )
         self.remove()
-        if module is None:
-            return
-        self.module, self.names = module, found
-        for name, part, is_inside in names.modules(module, monitor.format_module_name_fn):
+        self.module, self.names = module, {part: name for name, part, _ in found}
+        for name, part, is_called in found:
             if monitor._is_name_excluded(name):
                 continue
-            if can_run(part) and not is_inside:
+            if is_called:
                 self.consumer.add(part, name)
             if isinstance(part, MonitorMixin):
                 part.set_module_monitor(monitor, True)
