@@ -11,14 +11,12 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tensortap.files.imports import needed
+
 
 def library() -> Any:
     """Import h5py."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError("HDF5 files need h5py: pip install h5py", name="h5py") from error
-    return h5py
+    return needed("h5py", "HDF5 files need h5py: pip install h5py")
 
 
 @contextmanager

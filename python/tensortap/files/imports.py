@@ -1,4 +1,4 @@
-"""Call a function when a module has been imported.
+"""Import a module that may be missing; call a function when one has been imported.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container
+from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+
+def needed(name: str, message: str) -> Any:
+    """Import a module; raise ImportError with this message if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(message, name=name) from None
 
 
 class ImportWaiter:

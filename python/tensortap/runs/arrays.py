@@ -6,10 +6,11 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from array import array
-from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
+
+from tensortap.files.imports import needed
 
 if TYPE_CHECKING:
     from tensortap import _core
@@ -20,14 +21,6 @@ COUNTS = ("count", "nan", "posinf", "neginf", "zeros")
 OF_STATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "l1", "l2", "rms")
 FIELDS = OF_POINT + COUNTS + OF_STATS
 SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE = 1, 2, 4, 8, 16, 32  # products of a point
-
-
-def needed(name: str, message: str) -> Any:
-    """Import a module; raise ImportError with this message if it is not installed."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ImportError(message) from None
 
 
 def numpy_module() -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
-from tensortap.runs import arrays, program
+from tensortap.runs import arrays
 
 if TYPE_CHECKING:
     from tensortap.runs.run import Run, Steps, Values
@@ -56,13 +56,6 @@ class Plot:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file, .svg."""
         Path(path).write_text(self.svg, encoding="utf-8")
-
-
-def write(run: Run, reader: _core.RunReader, path: str | os.PathLike[str] | None) -> Path:
-    """Write the page about a run."""
-    out = Path(path) if path is not None else Path(f"{run.path.absolute().name}.html")
-    out.write_bytes(reader.page(os.fspath(run.path), run.state, program.is_private()))
-    return out
 
 
 def summary(run: Run, reader: _core.RunReader) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
-from tensortap.runs import arrays, describe, page
+from tensortap.runs import arrays, describe, page, program
 from tensortap.runs.arrays import DIGEST, FIELDS, HIST, SAMPLE, STATS, VALUE, column, empty, join
 
 if TYPE_CHECKING:
@@ -334,7 +334,10 @@ class Run:
         Returns:
             The name of the file.
         """
-        return page.write(self, self._reader, path)
+        out = Path(path) if path is not None else Path(f"{self.path.absolute().name}.html")
+        private = program.is_private()
+        out.write_bytes(self._reader.page(os.fspath(self.path), self.state, private))
+        return out
 
     def plot(self, pattern: str, field: str = "rms") -> page.Plot:
         """Draw a field of a few sites over the steps.
