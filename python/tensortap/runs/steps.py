@@ -149,7 +149,7 @@ class Steps(optimizers.Listener):
         else:
             self.recorder.forwards = FORWARDS_ARE_STEPS
             self.recorder.note(NO_OPTIMIZER)
-            self._record_states()
+            self._record_states(self._find_states())
 
     def take_error(self, error: BaseException) -> None:
         """Count an error of our own: it is no business of the program's."""
@@ -179,8 +179,9 @@ class Steps(optimizers.Listener):
             self.recorder.check_only()
         for one in self.watched:
             one.warn_of_unseen()
-        self._record_states()
-        names = self._find_untrained() if self.plans else []
+        states = self._find_states()
+        self._record_states(states)
+        names = [name for name, state in states if _is_untrained(state)] if self.plans else []
         if names == self._untrained:
             return
         self._untrained = names
@@ -188,32 +189,28 @@ class Steps(optimizers.Listener):
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         self.recorder.note(f"{shown}{more} {UNTRAINED}" if names else ALL_TRAINED)
 
-    def _record_states(self) -> None:
-        """Record which parameters require a gradient, have one, and have an optimizer.
+    def _find_states(self) -> list[tuple[str, int]]:
+        """Find out which parameters require a gradient, have one, and have an optimizer.
 
         Without any optimizer the program updates them itself, and nobody can know.
         """
-        if not self.watched or self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
-            return
-        known = self._held()
-        for one in self.watched if known else []:
-            for name, state in one.states(known):
-                state |= self._states.get(name, 0) & HAS_GRAD  # gradients are dropped between steps
-                if self._states.get(name) != state:
-                    self._states[name] = state
-                    self.recorder.log(f"tensortap/state/{name}", state)
-
-    def _held(self) -> set[int]:
-        """Return the ids of the parameters that optimizers hold."""
         known = set().union(*(plan.ids for plan in self.plans.values()))
-        if not known or any(one.untrained(known) for one in self.watched):
+        found = [state for one in self.watched for state in one.states(known)]
+        if not found:
+            return []
+        if not known or any(_is_untrained(state) for _, state in found):
             known |= all_held()  # one that has not stepped yet may hold the others
-        return known
+            found = [state for one in self.watched for state in one.states(known)]
+        return found if known else []
 
-    def _find_untrained(self) -> list[str]:
-        """Name the parameters that require gradients and that no optimizer holds."""
-        known = self._held()
-        return [name for one in self.watched for name in one.untrained(known)]
+    def _record_states(self, states: list[tuple[str, int]]) -> None:
+        if self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
+            return
+        for name, state in states:
+            state |= self._states.get(name, 0) & HAS_GRAD  # gradients are dropped between steps
+            if self._states.get(name) != state:
+                self._states[name] = state
+                self.recorder.log(f"tensortap/state/{name}", state)
 
     def _next(self) -> None:
         self.recorder.current_step += 1
@@ -379,6 +376,10 @@ class Steps(optimizers.Listener):
         ids = one.core.parameter_ids()
         frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
         one.core.read_parameters(array("i", frozen).tobytes(), False)
+
+
+def _is_untrained(state: int) -> bool:
+    return state & (REQUIRES_GRAD | IS_OPTIMIZED) == REQUIRES_GRAD
 
 
 def _is_scaled_step() -> bool:

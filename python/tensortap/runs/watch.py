@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -249,30 +249,18 @@ class Watched:
         self.fetch(waits=self.is_removed)
         self.core.end_step()
 
-    def untrained(self, held: set[int]) -> list[str]:
-        """Name the parameters that require gradients now and are not among these ids."""
-        return [
-            name
-            for name, parameter in self._parameters()
-            if parameter.requires_grad and id(parameter) not in held
-        ]
-
     def states(self, held: set[int]) -> list[tuple[str, int]]:
         """Return the name of each parameter, and what the rules of health want to know of it."""
         found = []
-        for name, parameter in self._parameters():
+        for name, at, known in zip(self.names, self.core.parameter_ids(), self._refs, strict=True):
+            parameter = known() if known is not None else None
+            if parameter is None or id(parameter) != at:  # it is no longer the model's
+                continue
             state = REQUIRES_GRAD if parameter.requires_grad else 0
-            state |= IS_OPTIMIZED if id(parameter) in held else 0
+            state |= IS_OPTIMIZED if at in held else 0
             state |= HAS_GRAD if parameter.grad is not None else 0
             found.append((name, state))
         return found
-
-    def _parameters(self) -> Iterator[tuple[str, Any]]:
-        """Yield the names and parameters that are still those of the model."""
-        for name, at, known in zip(self.names, self.core.parameter_ids(), self._refs, strict=True):
-            parameter = known() if known is not None else None
-            if parameter is not None and id(parameter) == at:
-                yield name, parameter
 
     def fetch(self, *, waits: bool) -> None:
         """Record what was computed on devices; without *waits* only what has arrived."""
