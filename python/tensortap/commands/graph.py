@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import tensortap
+
 
 def main(options: dict[str, str], words: list[str]) -> None:
     """Draw; *options* were checked by cli/commands/graph.c, *words* name the run, if any."""
@@ -38,8 +40,6 @@ def draw(options: dict[str, str], path: str | None = None) -> None:
     say = print if "verbose" in options else lambda _: None
     repeats, squash = "no-show-repetition" not in options, "squash-name" in options
     if path is not None:
-        import tensortap
-
         with tensortap.open(path) as run:
             graph = run_graph(
                 run,

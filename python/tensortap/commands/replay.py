@@ -22,9 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tensortap.blackbox import file
+import tensortap
+from tensortap import _core
+from tensortap.blackbox import box, file
+from tensortap.blackbox.replayer import Replayer, run_eagerly
 from tensortap.blackbox.verdict import VERDICTS, describe
 from tensortap.commands.run import Watcher, end, supervise
+from tensortap.operators import origin_report
 from tensortap.runs.program import MASK, hash_of
 from tensortap.runs.replay import find
 
@@ -127,8 +131,6 @@ def command_of(
 
 def ask(kept: Facts, words: list[str], run: str) -> None:
     """Ask if the command of a run folder may run: whoever wrote the folder chose it."""
-    from tensortap import _core
-
     shown = _core._escape(shlex.join([*(["-m"] if kept.get("kind") == "module" else []), *words]))
     print(f"{run} was made by: {shown}", file=sys.stderr)
     print(f"in {_core._escape(str(kept.get('cwd')))}", file=sys.stderr)
@@ -262,8 +264,6 @@ def child(plan_path: str) -> None:
     def write(result: dict[str, Any]) -> NoReturn:
         log = made[0].log
         if log is not None:
-            from tensortap.operators import origin_report
-
             result |= {"report": origin_report(log), "operators": log.to_dict()}
         Path(plan["result"]).write_text(json.dumps(result))
         sys.stdout.flush()
@@ -271,9 +271,6 @@ def child(plan_path: str) -> None:
         os._exit(0)  # the program has nothing more to do: no handler of its may run
 
     def make() -> Any:
-        import tensortap
-        from tensortap.blackbox.replayer import Replayer, run_eagerly
-
         if plan["eager"] == "program":
             run_eagerly()
         operators = partial(tensortap.ops, eager=bool(plan["eager"])) if plan["ops"] else None
@@ -290,8 +287,6 @@ def child(plan_path: str) -> None:
         return made[0]
 
     def put() -> None:
-        from tensortap.blackbox import box
-
         box.waiting.append(make())
 
     program = (plan["kind"], plan["words"])

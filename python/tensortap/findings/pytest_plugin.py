@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import tensortap
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
@@ -36,8 +38,6 @@ def healthy_training(tmp_path: Path) -> Callable[..., Any]:
         baseline: Any = None,
         **options: Any,
     ) -> Iterator[Any]:
-        import tensortap
-
         count = len(list(tmp_path.glob("training*")))
         path = tmp_path / f"training{count or ''}"
         with tensortap.record(path, model=model, **options) as run:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import tensortap
 from tensortap.models import trainers
 
 
@@ -28,8 +29,6 @@ class _Recorded(trainers.Follower):
         self.run: Any = None
 
     def training_began(self, model: Any, optimizers: list[Any]) -> None:
-        import tensortap
-
         self.run = tensortap.record(self.path, model=model, health=self.health, **self.options)
         self.run.guard.raises = False  # the trainer stops itself
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tensortap
 from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import ReplayEndedError, Replayer
 from tensortap.blackbox.verdict import describe
@@ -157,8 +158,6 @@ def replay(
     facts, tensors = file.read(paths[rank])
     operators = None
     if ops or (ops is None and facts["cause"] == "not finite"):
-        import tensortap
-
         operators = tensortap.ops
     player = Replayer(facts, tensors, "", step=step, operators=operators, then=lambda _: None)
     return Replay(player, {"model": model, "optimizer": optimizer})

@@ -22,6 +22,7 @@ from tensortap.runs.record import record
 
 with suppress(ModuleNotFoundError):  # `from tensortap import *` works without it
     import torch
+    from torch.utils._pytree import tree_map_only
 
 Facts = dict[str, Any]  # a name and what must be the same: a tensor, a number, bytes
 
@@ -160,9 +161,6 @@ class _State:
 
 def _cloned(value: Any) -> Any:
     """Return a value with copies of the tensors in it."""
-    import torch
-    from torch.utils._pytree import tree_map_only
-
     return tree_map_only(torch.Tensor, lambda t: t.detach().clone(), value)
 
 
