@@ -27,7 +27,7 @@ from tensortap import _core
 from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import Replayer, run_eagerly
 from tensortap.blackbox.verdict import VERDICTS, describe
-from tensortap.commands.run import Watcher, end, supervise
+from tensortap.commands.run import Watcher, supervise
 from tensortap.operators import origin_report
 from tensortap.runs.program import MASK, hash_of
 from tensortap.runs.replay import find
@@ -59,7 +59,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
     except FileNotFoundError as error:
         print(f"tensortap: {error}", file=sys.stderr)
         code = 2
-    end(code)
+    sys.exit(code)
 
 
 def replay(options: dict[str, str], run: str, *command: str) -> int:
@@ -136,10 +136,10 @@ def ask(kept: Facts, words: list[str], run: str) -> None:
     print(f"in {_core._escape(str(kept.get('cwd')))}", file=sys.stderr)
     if not sys.stdin.isatty():
         print("tensortap: give --yes to run it, or name the script after --", file=sys.stderr)
-        end(2)
+        sys.exit(2)
     print("Run it again? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        end(2)
+        sys.exit(2)
 
 
 def enter(folder: str) -> None:

@@ -18,7 +18,7 @@ import signal
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from weakref import ref
 
 import tensortap
@@ -300,11 +300,6 @@ def execute(kind: str, rest: Sequence[str]) -> None:
     exec(compile(source, path, "exec"), main.__dict__)
 
 
-def end(code: int) -> NoReturn:
-    """Exit with this code, after Python's exit handlers."""
-    raise SystemExit(code)
-
-
 def check_folder(folder: str | None, resume: bool) -> None:
     """Exit with code 3 if the run cannot be written, before the program starts."""
     why = "it holds a run already; give another folder, or --resume to continue it"
@@ -317,7 +312,7 @@ def check_folder(folder: str | None, resume: bool) -> None:
     else:
         return
     print(f"tensortap: cannot record into '{folder or 'runs'}': {why}", file=sys.stderr)
-    end(3)
+    sys.exit(3)
 
 
 def main(options: dict[str, str], words: list[str]) -> None:
@@ -328,7 +323,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
         is_python = os.path.basename(rest[0]).startswith("python")
         advice = "leave it out" if is_python else "give a file, or -m and a module"
         print(f"tensortap: no script '{rest[0]}'; {advice}", file=sys.stderr)
-        end(2)
+        sys.exit(2)
     numbers: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "black_box": int}
     names = ("every", "only", "exclude", "keep", "budget", "health", "black_box")
     recording = {name: numbers.get(name, str)(texts[name]) for name in names if texts.get(name)}
@@ -381,7 +376,7 @@ def supervise(
     except BaseException as error:
         show_traceback()
         finish(error)
-        end(1)
+        raise SystemExit(1) from None  # not sys.exit, which may be the program's
     finish(None)
 
 
