@@ -28,7 +28,7 @@ from tensortap.models import living
 from tensortap.models.modules import inside, is_compiled, unwrapped
 from tensortap.models.unseen import unseen
 from tensortap.runs import optimizers
-from tensortap.runs.record import check_place
+from tensortap.runs.record import Recording, check_place
 from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -78,8 +78,7 @@ class Watcher(optimizers.Listener):
         self.watching = watching  # options of tensortap.watch
         self.program = program  # "script" or "module", and what comes after
         self.pid = os.getpid()
-        self.context: Any = None  # of tensortap.record, entered
-        self.run: Any = None
+        self.run: Recording | None = None
         self.called: Any = None  # what modules announce their calls to
         self.covered: dict[int, ref[Any]] = {}  # parameters that are watched, by their ids
         self.models: list[ref[Any]] = []  # watched
@@ -134,11 +133,10 @@ class Watcher(optimizers.Listener):
     def _watch(self, module: Any) -> None:
         """Watch a model; open the run with the first."""
         name = None
-        if self.context is None:
+        if self.run is None:
             if living.trained_outside(module):  # more models will follow: name all of them
                 name = type(unwrapped(module)).__name__
-            self.context = tensortap.record(self.folder, **self.options)
-            self.run = self.context.__enter__()
+            self.run = tensortap.record(self.folder, **self.options)
             self.run.is_by_command = True
         tensortap.watch(module, name=name, **self.watching)
         self.models.append(ref(module))
@@ -189,16 +187,16 @@ class Watcher(optimizers.Listener):
         """Close the run with the exception that ended the program; print where it is."""
         if os.getpid() != self.pid:
             return
-        context, self.context, self.pid = self.context, None, -1
-        if context is None:
+        self.pid = -1
+        if self.run is None:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
         from tensortap.runs.describe import share
 
         if self.run.forwards == 0:  # there was one step only
             Steps.of(self.run).decide()
-        cost, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
-        context.__exit__(type(error) if error is not None else None, error, None)
+        cost, is_by_forwards = self.run.cost, self.run.forwards == FORWARDS_ARE_STEPS
+        self.run.__exit__(None if error is None else type(error), error, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
