@@ -102,8 +102,7 @@ static int32_t read_ndim(const tt_chunk *chunk)
 static tt_status read_time(const tt_chunk *chunk, uint32_t i, int64_t *out)
 {
     uint64_t *times = malloc(chunk->entry.n * sizeof *times);
-    tt_status st =
-        times != NULL ? tt_chunk_column(chunk, TT_COLUMN_TIME, times, chunk->entry.n) : TT_ENOMEM;
+    tt_status st = times != NULL ? tt_chunk_column(chunk, TT_COLUMN_TIME, NULL, times) : TT_ENOMEM;
     if (st == TT_OK)
         *out = (int64_t)times[i];
     free(times);

@@ -83,6 +83,27 @@ tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len)
     return TT_OK;
 }
 
+/* How many points have a product.  Mostly all have the same ones. */
+static uint32_t count_entries(const tt_chunk *chunk, const uint64_t *products, uint32_t product)
+{
+    uint32_t n = chunk->entry.n, entries = 0;
+    if (product == 0)
+        return n;
+    if (chunk->columns[TT_COLUMN_PRODUCTS].packing == TT_PACK_SAME)
+        return (products[0] & product) != 0 ? n : 0;
+    for (uint32_t i = 0; i < n; i++)
+        entries += (products[i] & product) != 0;
+    return entries;
+}
+
+/* Moves the entries of a product to the points that have it; the others get 0. */
+static void spread(uint64_t *cells, uint32_t entries, const uint64_t *products, uint32_t product,
+                   uint32_t n)
+{
+    for (uint32_t i = n; i > entries; i--)
+        cells[i - 1] = (products[i - 1] & product) != 0 ? cells[--entries] : 0;
+}
+
 static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_int, uint64_t *out,
                                 uint32_t n)
 {
@@ -120,25 +141,20 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
     return TT_OK;
 }
 
-tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t count)
+tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                          uint64_t *cells)
 {
-    if (chunk->columns[column].at == NULL) {
-        memset(out, 0, count * sizeof *out);
+    uint32_t product = tt_column_kinds[column].product, n = chunk->entry.n;
+    uint32_t entries = count_entries(chunk, products, product);
+    if (chunk->columns[column].at == NULL || entries == 0) {
+        memset(cells, 0, n * sizeof *cells);
         return TT_OK;
     }
-    return unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
-                          chunk->columns[column].packing, tt_column_kinds[column].type == TT_COLUMN_INT,
-                          out, count);
-}
-
-uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product)
-{
-    if (product == 0)
-        return n;
-    uint32_t entries = 0;
-    for (uint32_t i = 0; i < n; i++)
-        entries += (products[i] & product) != 0;
-    return entries;
+    tt_status st = unpack_numbers(
+        tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
+        chunk->columns[column].packing, tt_column_kinds[column].type == TT_COLUMN_INT, cells, entries);
+    spread(cells, entries, products, product, n);
+    return st;
 }
 
 /* Reads n lengths and the bytes they count. */
@@ -189,6 +205,20 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
     return st;
 }
 
+/* Appends the bytes of a column; cells: where those of each point end. */
+static tt_status add_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                           uint64_t *cells, tt_buf *bytes)
+{
+    uint32_t product = tt_column_kinds[column].product, n = chunk->entry.n;
+    uint32_t entries = count_entries(chunk, products, product);
+    uint64_t end = bytes->len;
+    tt_status st = unpack_bytes(chunk, column, cells, entries, bytes);
+    spread(cells, entries, products, product, n);
+    for (uint32_t i = 0; i < n; i++)
+        cells[i] = end += cells[i];
+    return st;
+}
+
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)
 {
     uint32_t n = chunk->entry.n, before = points->n;
@@ -198,23 +228,19 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *po
     if (st < 0)
         return st;
     uint64_t *products = points->cells[TT_COLUMN_PRODUCTS] + before;
-    st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, products, n);
+    st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, NULL, products);
     uint32_t all = 0;
     for (uint32_t i = 0; i < n; i++)
         all |= (uint32_t)products[i];
     if (st == TT_OK)
-        st = tt_points_reserve(points, before + n, all);
+        st = tt_points_reserve(points, before + n, all & ~skipped);
     for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
-        uint32_t product = tt_column_kinds[c].product;
-        if (product != 0 && (all & product & ~skipped) == 0)
+        if (!tt_points_have(points->products, c))
             continue;
-        uint32_t entries = tt_chunk_entries(points->cells[TT_COLUMN_PRODUCTS] + before, n, product);
-        uint64_t *cells = points->cells[c] + points->used[c];
-        if (tt_column_kinds[c].type == TT_COLUMN_BYTES)
-            st = unpack_bytes(chunk, (tt_column)c, cells, entries, &points->bytes[c]);
-        else
-            st = tt_chunk_column(chunk, (tt_column)c, cells, entries);
-        points->used[c] += entries;
+        uint64_t *cells = points->cells[c] + before;
+        st = tt_column_kinds[c].type == TT_COLUMN_BYTES
+                 ? add_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c])
+                 : tt_chunk_column(chunk, (tt_column)c, products, cells);
     }
     points->n += n;
     return st; /* after a failure the points are good for tt_points_clear only */
@@ -304,32 +330,28 @@ static void put_delta(tt_buf *out, size_t column, const uint64_t *cells, uint32_
     out->len = length_at + 5 + len;
 }
 
-static bool is_all_same_bytes(const tt_points *points, size_t column)
+static bool is_all_same_bytes(const uint64_t *lengths, uint32_t n, const char *bytes)
 {
-    const uint64_t *cells = points->cells[column];
-    const char *bytes = points->bytes[column].data;
-    for (uint32_t i = 1; i < points->used[column]; i++)
-        if (cells[i] != cells[0] || memcmp(bytes + i * cells[0], bytes, cells[0]) != 0)
+    for (uint32_t i = 1; i < n; i++)
+        if (lengths[i] != lengths[0] || memcmp(bytes + i * lengths[0], bytes, lengths[0]) != 0)
             return false;
     return true;
 }
 
-static void put_bytes(tt_buf *out, size_t column, const tt_points *points)
+static void put_bytes(tt_buf *out, size_t column, const uint64_t *lengths, uint32_t n,
+                      const tt_buf *bytes)
 {
-    const uint64_t *cells = points->cells[column];
-    const tt_buf *bytes = &points->bytes[column];
-    uint32_t n = points->used[column];
     if (bytes->len == 0)
         return;
-    if (is_all_same_bytes(points, column)) {
+    if (is_all_same_bytes(lengths, n, bytes->data)) {
         put_tag(out, column, TT_PACK_SAME);
-        tt_buf_varint(out, cells[0]);
-        tt_buf_append(out, bytes->data, cells[0]);
+        tt_buf_varint(out, lengths[0]);
+        tt_buf_append(out, bytes->data, lengths[0]);
         return;
     }
     tt_buf plain = { 0 }, packed = { 0 };
     for (uint32_t i = 0; i < n; i++)
-        tt_buf_varint(&plain, cells[i]);
+        tt_buf_varint(&plain, lengths[i]);
     (void)tt_buf_append(&plain, bytes->data, bytes->len);
     size_t bound = ZSTD_compressBound(plain.len), len = plain.len;
     unsigned char *room = plain.len > 256 ? tt_wire_room(&packed, bound) : NULL;
@@ -348,16 +370,8 @@ static void put_bytes(tt_buf *out, size_t column, const tt_points *points)
     tt_buf_free(&plain);
 }
 
-static void put_column(tt_buf *out, size_t column, const tt_points *points)
+static void put_numbers(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
-    const uint64_t *cells = points->cells[column];
-    uint32_t n = points->used[column];
-    if (n == 0)
-        return;
-    if (tt_column_kinds[column].type == TT_COLUMN_BYTES) {
-        put_bytes(out, column, points);
-        return;
-    }
     bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
     if (is_all_same(cells, n)) {
         if (cells[0] == 0)
@@ -378,6 +392,25 @@ static void put_column(tt_buf *out, size_t column, const tt_points *points)
     } else {
         put_raw(out, column, cells, n);
     }
+}
+
+/* Puts what the points have in a column; scratch: for those that not every point has. */
+static void put_column(tt_buf *out, size_t column, const tt_points *points, tt_buf *scratch)
+{
+    const uint64_t *cells = points->cells[column], *products = points->cells[TT_COLUMN_PRODUCTS];
+    bool is_bytes = tt_column_kinds[column].type == TT_COLUMN_BYTES;
+    tt_buf_clear(scratch);
+    uint64_t *entries = (uint64_t *)(void *)tt_wire_room(scratch, points->n * sizeof *entries);
+    uint32_t n = 0;
+    for (uint32_t i = 0; entries != NULL && i < points->n; i++)
+        if (tt_points_have((uint32_t)products[i], column))
+            entries[n++] = cells[i] - (is_bytes && i > 0 ? cells[i - 1] : 0);
+    if (entries == NULL)
+        out->st = scratch->st;
+    else if (is_bytes)
+        put_bytes(out, column, entries, n, &points->bytes[column]);
+    else if (n > 0)
+        put_numbers(out, column, entries, n);
 }
 
 static void put_steps(tt_buf *out, const tt_points *points)
@@ -401,8 +434,11 @@ void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *p
     tt_buf_varint(out, (uint64_t)first);
     tt_buf_varint(out, points->n);
     put_steps(out, points);
+    tt_buf scratch = { 0 };
     for (size_t column = 0; column < TT_COLUMN_COUNT_; column++)
-        put_column(out, column, points);
+        if (tt_points_have(points->products, column))
+            put_column(out, column, points, &scratch);
+    tt_buf_free(&scratch);
     if (out->st == TT_OK)
         tt_put_u32((unsigned char *)out->data + start,
                    (uint32_t)tt_block_hash(out->data + start + 4, out->len - start - 4));

@@ -43,11 +43,11 @@ typedef struct tt_chunk {
 void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *points);
 /* Checks the checksum and finds the columns; the bytes must outlive the chunk. */
 tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
-/* Unpacks the entries of a column of numbers.  count: how many there are. */
-tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t count);
-/* Appends everything to points, which grow; columns of the skipped products stay empty. */
+/* Unpacks a column of numbers: a cell for each point, 0 where a point does not have it.
+ * products: those of each point; NULL for a column that every point has. */
+tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                          uint64_t *cells);
+/* Appends everything to points, which grow; columns of the skipped products are left out. */
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points);
-/* Entries of a product in this chunk, given the products column. */
-uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product);
 
 #endif

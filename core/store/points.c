@@ -27,31 +27,30 @@ void tt_points_free(tt_points *points)
 
 void tt_points_clear(tt_points *points)
 {
-    points->n = 0;
-    for (size_t c = 0; c < TT_COLUMN_COUNT_; c++) {
-        points->used[c] = 0;
+    points->n = points->products = 0;
+    for (size_t c = 0; c < TT_COLUMN_COUNT_; c++)
         points->bytes[c].len = 0;
-    }
-    memset(points->seen, 0, sizeof points->seen);
 }
 
 tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products)
 {
     for (size_t c = 0; c < TT_COLUMN_COUNT_; c++) {
-        uint32_t product = tt_column_kinds[c].product;
-        if (product != 0 && (product & products) == 0)
+        if (!tt_points_have(points->products | products, c))
             continue;
         tt_status st = tt_grow(&points->cells[c], &points->cap[c], n, sizeof *points->cells[c]);
         if (st < 0)
             return st;
+        if (!tt_points_have(points->products, c)) /* the points before have none */
+            memset(points->cells[c], 0, points->n * sizeof *points->cells[c]);
     }
+    points->products |= products;
     return TT_OK;
 }
 
 static void put_bits(tt_points *points, tt_column column, uint64_t bits)
 {
-    assert(points->used[column] < points->cap[column]);
-    points->cells[column][points->used[column]++] = bits;
+    assert(points->n < points->cap[column]);
+    points->cells[column][points->n] = bits;
 }
 
 static void put_int(tt_points *points, tt_column column, int64_t x)
@@ -67,9 +66,16 @@ static void put_float(tt_points *points, tt_column column, double x)
 static tt_status put_bytes(tt_points *points, tt_column column, const void *bytes, size_t n)
 {
     tt_status st = n > 0 ? tt_buf_append(&points->bytes[column], bytes, n) : TT_OK;
-    if (st == TT_OK)
-        put_bits(points, column, n);
+    put_bits(points, column, points->bytes[column].len);
     return st;
+}
+
+/* What a point has in the columns of products that only others have. */
+static void put_nothing(tt_points *points)
+{
+    for (size_t c = 0; c < TT_COLUMN_COUNT_; c++)
+        if (tt_points_have(points->products, c))
+            put_bits(points, (tt_column)c, points->bytes[c].len);
 }
 
 tt_status tt_points_add(tt_points *points, const tt_record *record)
@@ -78,6 +84,8 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
     const char *tail = tt_record_tail(record);
     unsigned char shape[2 + 10 * TT_MAX_DIM];
     size_t shape_len = 0;
+    if (products != points->products)
+        put_nothing(points);
     put_int(points, TT_COLUMN_PRODUCTS, products);
     put_int(points, TT_COLUMN_STEP, record->step);
     put_int(points, TT_COLUMN_CALL, record->call);
@@ -122,45 +130,16 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
     return st;
 }
 
-/* How many of the points before i have a product: where its entry is.  Of BYTES also
- * where the bytes are, in seen[column].at. */
-static uint32_t entry_of(tt_points *points, tt_column column, uint32_t i)
+const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len)
 {
-    uint32_t product = tt_column_kinds[column].product, used = points->used[column];
-    bool is_bytes = tt_column_kinds[column].type == TT_COLUMN_BYTES;
-    if (used == points->n && !is_bytes)
-        return i; /* every point has it */
-    uint32_t point = points->seen[column].point, entry = points->seen[column].entry;
-    size_t at = points->seen[column].at;
-    if (point > i) {
-        point = entry = 0;
-        at = 0;
-    }
-    for (; point < i; point++) {
-        if (product != 0 && (points->cells[TT_COLUMN_PRODUCTS][point] & product) == 0)
-            continue;
-        at += is_bytes && entry < used ? points->cells[column][entry] : 0;
-        entry++;
-    }
-    points->seen[column].point = point;
-    points->seen[column].entry = entry;
-    points->seen[column].at = at;
-    return entry;
+    if (!tt_points_have((uint32_t)points->cells[TT_COLUMN_PRODUCTS][i] & points->products, column))
+        return NULL;
+    uint64_t from = i > 0 ? points->cells[column][i - 1] : 0;
+    *len = points->cells[column][i] - from;
+    return points->bytes[column].data != NULL ? points->bytes[column].data + from : "";
 }
 
-const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len)
-{
-    uint32_t product = tt_column_kinds[column].product;
-    if (product != 0 && (points->cells[TT_COLUMN_PRODUCTS][i] & product) == 0)
-        return NULL;
-    uint32_t entry = entry_of(points, column, i);
-    if (entry >= points->used[column])
-        return NULL;
-    *len = points->cells[column][entry];
-    return points->bytes[column].data != NULL ? points->bytes[column].data + points->seen[column].at : "";
-}
-
-static void get_shape(tt_points *points, uint32_t i, tt_point *out)
+static void get_shape(const tt_points *points, uint32_t i, tt_point *out)
 {
     size_t len = 0;
     const char *bytes = tt_points_bytes(points, TT_COLUMN_SHAPE, i, &len);
@@ -177,28 +156,27 @@ static void get_shape(tt_points *points, uint32_t i, tt_point *out)
         out->ndim = (int32_t)ndim;
 }
 
-tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i)
+void tt_points_keep_last(tt_points *points)
 {
-    uint32_t products = (uint32_t)from->cells[TT_COLUMN_PRODUCTS][i];
-    tt_status st = tt_points_reserve(points, points->n + 1, products);
-    for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
-        uint32_t product = tt_column_kinds[c].product;
-        if (product != 0 && (products & product) == 0)
+    uint32_t last = points->n - 1;
+    for (size_t c = 0; c < TT_COLUMN_COUNT_; c++) {
+        size_t len;
+        const char *bytes;
+        if (!tt_points_have(points->products, c))
             continue;
-        size_t len = 0;
-        const char *bytes = NULL;
-        if (tt_column_kinds[c].type == TT_COLUMN_BYTES)
-            bytes = tt_points_bytes(from, (tt_column)c, i, &len);
-        if (bytes != NULL)
-            st = put_bytes(points, (tt_column)c, bytes, len);
-        else
-            put_bits(points, (tt_column)c, from->cells[c][entry_of(from, (tt_column)c, i)]);
+        if (tt_column_kinds[c].type != TT_COLUMN_BYTES) {
+            points->cells[c][0] = points->cells[c][last];
+        } else if ((bytes = tt_points_bytes(points, (tt_column)c, last, &len)) != NULL) {
+            if (len > 0)
+                memmove(points->bytes[c].data, bytes, len);
+            points->cells[c][0] = points->bytes[c].len = len;
+        }
     }
-    points->n++;
-    return st;
+    points->n = 1;
+    points->products = (uint32_t)points->cells[TT_COLUMN_PRODUCTS][0];
 }
 
-void tt_points_get(tt_points *points, uint32_t i, tt_point *out)
+void tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
 {
     assert(i < points->n);
     *out = (tt_point){ .scalar = NAN };
@@ -211,41 +189,32 @@ void tt_points_get(tt_points *points, uint32_t i, tt_point *out)
     out->phase = (uint8_t)(points->cells[TT_COLUMN_PHASE][i] & 0xff);
     out->is_skipped = (points->cells[TT_COLUMN_PHASE][i] & TT_PHASE_SKIPPED) != 0;
     if (products & TT_PRODUCT_SCALAR)
-        out->scalar = tt_f64_of(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_COLUMN_SCALAR, i)]);
+        out->scalar = tt_f64_of(points->cells[TT_COLUMN_SCALAR][i]);
     if (products & TT_PRODUCT_STATS) {
-        uint32_t e = entry_of(points, TT_COLUMN_COUNT, i);
-#define X(name, field, type, read) out->stats.field = read(points->cells[TT_COLUMN_##name][e]);
+#define X(name, field, type, read) out->stats.field = read(points->cells[TT_COLUMN_##name][i]);
         TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X) TT_STATS_REST_MAP(X)
 #undef X
     }
-    if (products & TT_PRODUCT_DIGEST) {
-        uint32_t e = entry_of(points, TT_COLUMN_DIGEST_LO, i);
+    if (products & TT_PRODUCT_DIGEST)
         out->digest =
-            (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][e], points->cells[TT_COLUMN_DIGEST_HI][e] };
-    }
+            (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][i], points->cells[TT_COLUMN_DIGEST_HI][i] };
     if (products & TT_PRODUCT_VALUE)
-        out->value_at =
-            (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_COLUMN_VALUE_AT, i)];
+        out->value_at = (int64_t)points->cells[TT_COLUMN_VALUE_AT][i];
     get_shape(points, i, out);
 }
 
 int64_t tt_points_nonfinite(const tt_points *points)
 {
-    uint32_t stats = 0, scalar = 0;
+    const uint64_t exponent = UINT64_C(0x7ff) << 52;
     for (uint32_t i = 0; i < points->n; i++) {
         uint64_t products = points->cells[TT_COLUMN_PRODUCTS][i];
-        if (products & TT_PRODUCT_STATS) {
-            if (points->cells[TT_COLUMN_NAN][stats] != 0 || points->cells[TT_COLUMN_POSINF][stats] != 0 ||
-                points->cells[TT_COLUMN_NEGINF][stats] != 0)
-                return i;
-            stats++;
-        }
-        if (products & TT_PRODUCT_SCALAR) {
-            uint64_t exponent = points->cells[TT_COLUMN_SCALAR][scalar] >> 52 & 0x7ff;
-            if (exponent == 0x7ff)
-                return i;
-            scalar++;
-        }
+        if ((products & TT_PRODUCT_STATS) != 0 &&
+            (points->cells[TT_COLUMN_NAN][i] | points->cells[TT_COLUMN_POSINF][i] |
+             points->cells[TT_COLUMN_NEGINF][i]) != 0)
+            return i;
+        if ((products & TT_PRODUCT_SCALAR) != 0 &&
+            (points->cells[TT_COLUMN_SCALAR][i] & exponent) == exponent)
+            return i;
     }
     return -1;
 }

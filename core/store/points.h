@@ -1,8 +1,8 @@
 /* points.h -- points of one site as columns in memory.
  *
  * For store and record.  What the columns of the file are made from and read
- * into.  A column holds an entry for each point that has its product, in order,
- * so columns of one product are of equal length.
+ * into.  In memory a column holds a cell for each point; in the file, one for
+ * each point that has its product.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_POINTS_H
 #define TT_STORE_POINTS_H
@@ -101,28 +101,31 @@ static inline int64_t tt_count_of(uint64_t cell)
 /* { 0 } is empty and valid. */
 typedef struct tt_points {
     uint32_t n;
-    uint32_t used[TT_COLUMN_COUNT_];
+    uint32_t products; /* that any of them has: only their columns are there */
     size_t cap[TT_COLUMN_COUNT_];
-    uint64_t *cells[TT_COLUMN_COUNT_]; /* owned; bits of the number; of BYTES the lengths */
-    tt_buf bytes[TT_COLUMN_COUNT_];    /* of BYTES, one behind the other */
-    struct {                           /* the point last asked for: the next one is near */
-        uint32_t point, entry;
-        size_t at;
-    } seen[TT_COLUMN_COUNT_];
+    /* owned; bits of the number, 0 where a point does not have it; of BYTES where the point's end */
+    uint64_t *cells[TT_COLUMN_COUNT_];
+    tt_buf bytes[TT_COLUMN_COUNT_]; /* of BYTES, one behind the other */
 } tt_points;
 
 void tt_points_free(tt_points *points);
 void tt_points_clear(tt_points *points); /* keeps the memory */
+/* Does a point of these products have an entry in this column? */
+static inline bool tt_points_have(uint32_t products, size_t column)
+{
+    uint32_t product = tt_column_kinds[column].product;
+    return product == 0 || (products & product) != 0;
+}
 /* Room for n points in all columns of these products. */
 tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products);
 /* Adds a point of the queue; there must be room. */
 tt_status tt_points_add(tt_points *points, const tt_record *record);
-/* Adds point i of others. */
-tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i);
-/* Reads point i back; quick where points are asked for in order. */
-void tt_points_get(tt_points *points, uint32_t i, tt_point *out);
+/* Drops all points but the last. */
+void tt_points_keep_last(tt_points *points);
+/* Reads point i back. */
+void tt_points_get(const tt_points *points, uint32_t i, tt_point *out);
 /* The bytes of a BYTES column for point i; NULL: it has none. */
-const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len);
+const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len);
 
 /* The first point with a NaN or an infinity; -1: none. */
 int64_t tt_points_nonfinite(const tt_points *points);

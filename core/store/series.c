@@ -58,18 +58,10 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                          out);
 }
 
-/* Moves the entries of a product to the points that have it. */
-static void spread(uint64_t *cells, uint32_t entries, const uint64_t *products, uint32_t product,
-                   uint32_t n)
-{
-    for (uint32_t i = n; i > entries; i--)
-        cells[i - 1] = (products[i - 1] & product) != 0 ? cells[--entries] : 0;
-}
-
 tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *columns, size_t count,
                        const uint64_t **cells)
 {
-    uint32_t n = chunk->entry.n, entries = n, product = 0;
+    uint32_t n = chunk->entry.n;
     tt_status st = tt_grow(&run->cells, &run->cells_cap, (count + 1) * n, sizeof *run->cells);
     if (st < 0)
         return st;
@@ -79,14 +71,7 @@ tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *colu
         cells[k] = run->cells;
         if (columns[k] == TT_COLUMN_COUNT_ || chunk->columns[columns[k]].at == NULL)
             continue;
-        if (product != tt_column_kinds[columns[k]].product) { /* else as of the column before */
-            product = tt_column_kinds[columns[k]].product;
-            entries = tt_chunk_entries(cells[0], n, product);
-        }
-        if (entries == 0)
-            continue;
-        st = tt_chunk_column(chunk, columns[k], of, entries);
-        spread(of, entries, cells[0], product, n);
+        st = tt_chunk_column(chunk, columns[k], cells[0], of);
         cells[k] = of;
     }
     return st;
@@ -101,101 +86,62 @@ tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *ro
     return st == TT_OK ? tt_run_cells(run, &chunk, columns, count, cells) : st;
 }
 
-/* Values of the entries of one chunk; cells holds room for TT_STATS_DERIVED columns.  marks: a
- * number that is not finite, and a derived field of a tensor that held NaN or Inf, is
- * infinite; so NaN is left for what is undefined. */
-static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
-                             uint32_t n, double *out)
+/* The value of point i.  marks: a number that is not finite, and a derived field of a tensor that
+ * held NaN or Inf, is infinite; so NaN is left for what is undefined. */
+static double value_of(tt_field field, bool marks, const uint64_t *const *cells, size_t i)
 {
-    static const tt_column needed[] = { TT_STATS_COLUMN_MAP(TT_STATS_COLUMN) };
-    const uint64_t *of[TT_STATS_DERIVED];
     tt_column column = (tt_column)fields[field].column;
-    tt_status st = TT_OK;
     if (column < TT_COLUMN_COUNT_) {
-        st = tt_chunk_column(chunk, column, cells, n);
         bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
-        for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-            out[i] = is_int ? (double)(int64_t)cells[i] : tt_f64_of(cells[i]);
-            if (marks && field == TT_FIELD_SCALAR && !isfinite(out[i]))
-                out[i] = (double)INFINITY;
-        }
-        return st;
+        double x = is_int ? (double)(int64_t)cells[0][i] : tt_f64_of(cells[0][i]);
+        return marks && field == TT_FIELD_SCALAR && !isfinite(x) ? (double)INFINITY : x;
     }
-    for (size_t c = 0; st == TT_OK && c < TT_STATS_DERIVED; c++) {
-        st = tt_chunk_column(chunk, needed[c], cells + c * n, n);
-        of[c] = cells + c * n;
-    }
-    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-        tt_stats s;
-        tt_stats_of_cells(of, i, TT_STATS_DERIVED, &s);
-        bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
-        out[i] = is_marked ? (double)INFINITY : derived[field](&s);
-    }
-    return st;
-}
-
-/* Leaves the entries of these phases, of a chunk whose products are in run->cells; the
- * number of those is written to *entries. */
-static tt_status keep_phases(tt_run *run, const tt_chunk *chunk, uint32_t product, uint32_t phases,
-                             int64_t *steps, double *values, uint32_t *entries)
-{
-    uint32_t n = chunk->entry.n, entry = 0, kept = 0;
-    tt_status st = tt_chunk_column(chunk, TT_COLUMN_PHASE, run->cells + n, n);
-    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-        if (product != 0 && (run->cells[i] & product) == 0)
-            continue;
-        if (tt_phases_hold(phases, run->cells[n + i])) {
-            steps[kept] = steps[entry];
-            values[kept++] = values[entry];
-        }
-        entry++;
-    }
-    *entries = kept;
-    return st;
+    tt_stats s;
+    tt_stats_of_cells(cells, i, TT_STATS_DERIVED, &s);
+    bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
+    return is_marked ? (double)INFINITY : derived[field](&s);
 }
 
 static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field field, bool marks,
                              uint32_t phases, int64_t *steps, double *values, size_t cap, size_t *count,
                              size_t *left_out, tt_error *err)
 {
+    enum { PRODUCTS, PHASE, STEP, FIELD, READ = FIELD + TT_STATS_DERIVED };
+    tt_column columns[READ] = { TT_COLUMN_PRODUCTS, TT_COLUMN_PHASE, TT_COLUMN_STEP,
+                                TT_STATS_COLUMN_MAP(TT_STATS_COLUMN) };
+    const uint64_t *cells[READ];
     if (file < 0 || file >= run->count || (unsigned)field >= TT_FIELD_COUNT_)
         return tt_fail(err, TT_EINVAL, "no such file or field");
+    bool is_derived = fields[field].column == TT_COLUMN_COUNT_;
+    if (!is_derived)
+        columns[FIELD] = (tt_column)fields[field].column;
     const tt_tap *tap = run->taps[file];
     const tt_index_site *row = tt_run_row(run, file, site);
     uint32_t product = fields[field].product;
-    size_t have = 0, read = 0;
+    size_t have = 0, others = 0;
     for (uint32_t k = 0; row != NULL && k < row->count; k++) {
-        tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
-        uint32_t n = row->chunks[k].n;
-        if (st == TT_OK)
-            st = tt_grow(&run->cells, &run->cells_cap, (size_t)n * (TT_STATS_DERIVED + 1),
-                         sizeof *run->cells);
-        if (st == TT_OK)
-            st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, n);
-        uint32_t entries = st == TT_OK ? tt_chunk_entries(run->cells, n, product) : 0;
-        if (st == TT_OK && entries > cap - have)
-            return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
-        if (st == TT_OK && entries > 0)
-            st = read_values(&chunk, field, marks, run->cells + n, entries, values + have);
-        if (st == TT_OK && entries == n && steps != NULL) {
-            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(steps + have), n);
-        } else if (st == TT_OK && entries > 0 && steps != NULL) {
-            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells + n, n);
-            for (uint32_t i = 0, at = 0; st == TT_OK && i < n; i++)
-                if ((run->cells[i] & product) != 0)
-                    steps[have + at++] = (int64_t)run->cells[n + i];
-        }
-        read += entries;
-        if (st == TT_OK && entries > 0 && phases != TT_PHASES_ALL)
-            st = keep_phases(run, &chunk, product, phases, steps + have, values + have, &entries);
+        const tt_index_chunk *entry = &row->chunks[k];
+        tt_status st =
+            tt_run_columns(run, tap, row, entry, columns, is_derived ? READ : FIELD + 1, cells);
         if (st < 0)
-            return tt_tap_fail(tap, st, err, "points %lld and on of %.60s",
-                               (long long)row->chunks[k].first, tt_run_site_name(run, site));
-        have += entries;
+            return tt_tap_fail(tap, st, err, "points %lld and on of %.60s", (long long)entry->first,
+                               tt_run_site_name(run, site));
+        for (uint32_t i = 0; i < entry->n; i++) {
+            if (product != 0 && (cells[PRODUCTS][i] & product) == 0)
+                continue;
+            if (!tt_phases_hold(phases, cells[PHASE][i])) {
+                others++;
+                continue;
+            }
+            if (have == cap)
+                return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
+            if (steps != NULL)
+                steps[have] = (int64_t)cells[STEP][i];
+            values[have++] = value_of(field, marks, cells + FIELD, i);
+        }
     }
     *count = have;
-    *left_out = read - have;
+    *left_out = others;
     return TT_OK;
 }
 

@@ -327,7 +327,6 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
 /* The latest point of each site, for readers that ask for nothing else. */
 static void put_latest(tt_store *store, tt_buf *out)
 {
-    tt_points one = { 0 };
     tt_buf packed = { 0 };
     for (int32_t i = 0;
          i < store->index.count && out->st == TT_OK && out->len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
@@ -338,14 +337,11 @@ static void put_latest(tt_store *store, tt_buf *out)
         tt_points_clear(&store->merged);
         if (tt_store_read_chunk(store, i, last) < 0)
             continue; /* it is only a short cut */
-        tt_points_clear(&one);
+        tt_points_keep_last(&store->merged);
         tt_buf_clear(&packed);
-        if (tt_points_copy(&one, &store->merged, last->n - 1) < 0)
-            continue;
-        tt_chunk_pack(&packed, (uint32_t)i, last->first + last->n - 1, &one);
+        tt_chunk_pack(&packed, (uint32_t)i, last->first + last->n - 1, &store->merged);
         tt_section_put(out, TT_SECTION_LATEST, &packed);
     }
-    tt_points_free(&one);
     tt_buf_free(&packed);
 }
 

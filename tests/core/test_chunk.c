@@ -61,7 +61,7 @@ static void as_many_numbers_as_points_are_read(void **state)
     tt_points points = { 0 };
     tt_buf data = numbers(POINTS, 8);
     assert_int_equal(unpack(TT_PRODUCT_SCALAR, TT_COLUMN_SCALAR, TT_PACK_RAW, &data, &points), TT_OK);
-    assert_int_equal(points.used[TT_COLUMN_SCALAR], POINTS);
+    assert_int_equal(points.n, POINTS);
     assert_true(points.cells[TT_COLUMN_SCALAR][POINTS - 1] == 0x0807060504030201);
     tt_points_free(&points);
 }
