@@ -1,10 +1,8 @@
 /* pack.h -- histograms and samples as bytes of the run file, and back.
  *
  * For store and record.  A histogram: NaN, +Inf, -Inf counts, then for each bin
- * its code and its count, all varints.  A code is 0 for the zeros; else 1 + the
- * highest 14 bits (sign, exponent, two of the mantissa) of the bin's edge nearest
- * to zero as f64.  A sample: dtype, slices; for each slice its label, rows,
- * columns, their indices, and the elements.
+ * its code (summary/hist.h) and its count, all varints.  A sample: dtype, slices; for each
+ * slice its label, rows, columns, their indices, and the elements.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_PACK_H
 #define TT_STORE_PACK_H

@@ -11,6 +11,8 @@
  * The memory for all pages is there from the start, because adding a tensor
  * must not fail, but nobody touches it before it is used.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/hist.h"
+
 #include "base/float_mode.h"
 #include "base/wire.h"
 #include "summary/convert.h"
@@ -22,7 +24,7 @@
 #include <string.h>
 
 enum {
-    BINS = 1 << 14,
+    BINS = TT_HIST_CODES,
     HALF = BINS / 2,     /* from here on the bins are of negative values */
     MANTISSA_SHIFT = 50, /* 64 - 14 */
     PAGE = 64,
@@ -255,60 +257,47 @@ COUNT(zeros)
 
 /* ---- the bins in the order of their values ------------------------------ */
 
-/* Position 0 is the lowest bin, HALF stands for the zeros. */
-typedef struct cursor {
-    uint32_t position;
-    int64_t count;
-} cursor;
-
 enum { POSITIONS = BINS + 1 };
 
-static uint32_t bin_of_position(uint32_t position)
+bool tt_hist_find(const tt_hist *hist, tt_hist_cursor *c)
 {
-    return position < HALF ? BINS - 1 - position : position - HALF - 1;
-}
-
-/* Moves to the next position, from c->position on, that holds something. */
-static bool find_bin(const tt_hist *hist, cursor *c)
-{
-    while (c->position < POSITIONS) {
-        if (c->position == HALF) {
+    for (; c->position < POSITIONS; c->position++) {
+        uint32_t bin = c->position < HALF ? BINS - 1 - c->position : c->position - HALF - 1;
+        if (c->position == HALF) { /* between those of negative and of positive values */
+            c->code = 0;
             c->count = hist->zeros;
+        } else if (hist->page[bin / PAGE] == 0) {
+            c->position += (c->position < HALF ? bin % PAGE : PAGE - 1 - bin % PAGE);
+            continue;
         } else {
-            uint32_t bin = bin_of_position(c->position);
-            bool is_page_start = c->position < HALF ? bin % PAGE == PAGE - 1 : bin % PAGE == 0;
-            if (is_page_start && hist->page[bin / PAGE] == 0) {
-                c->position += PAGE;
-                continue;
-            }
+            c->code = bin + 1;
             c->count = count_at(hist, bin);
         }
         if (c->count > 0)
             return true;
-        c->position++;
     }
     return false;
 }
 
 /* The edges of the highest bins come out as Inf, which is right. */
-static tt_hist_bin describe(const cursor *c)
+tt_hist_bin tt_hist_bin_of(uint32_t code, int64_t count)
 {
-    if (c->position == HALF)
-        return (tt_hist_bin){ .count = c->count };
-    uint64_t bin = bin_of_position(c->position);
+    if (code == 0)
+        return (tt_hist_bin){ .count = count };
+    uint64_t bin = code - 1;
     double near_zero = tt_f64_of((bin % HALF) << MANTISSA_SHIFT);
     double far = tt_f64_of((bin % HALF + 1) << MANTISSA_SHIFT);
     if (bin >= HALF)
-        return (tt_hist_bin){ .low = -far, .high = -near_zero, .count = c->count };
-    return (tt_hist_bin){ .low = near_zero, .high = far, .count = c->count };
+        return (tt_hist_bin){ .low = -far, .high = 0 - near_zero, .count = count }; /* no minus zero */
+    return (tt_hist_bin){ .low = near_zero, .high = far, .count = count };
 }
 
 size_t tt_hist_bins(const tt_hist *hist, tt_hist_bin *out, size_t cap)
 {
     size_t n = 0;
-    for (cursor c = { 0 }; find_bin(hist, &c); c.position++, n++)
+    for (tt_hist_cursor c = { 0 }; tt_hist_find(hist, &c); c.position++, n++)
         if (n < cap)
-            out[n] = describe(&c);
+            out[n] = tt_hist_bin_of(c.code, c.count);
     return n;
 }
 
@@ -316,10 +305,10 @@ size_t tt_hist_bins(const tt_hist *hist, tt_hist_bin *out, size_t cap)
  * its bin lie evenly. */
 static double value_of_rank(const tt_hist *hist, int64_t rank)
 {
-    cursor c = { 0 };
-    for (; find_bin(hist, &c) && rank >= c.count; c.position++)
+    tt_hist_cursor c = { 0 };
+    for (; tt_hist_find(hist, &c) && rank >= c.count; c.position++)
         rank -= c.count;
-    tt_hist_bin bin = describe(&c);
+    tt_hist_bin bin = tt_hist_bin_of(c.code, c.count);
     double share = ((double)rank + 0.5) / (double)c.count;
     if (share > 1 - 0x1p-20)
         share = 1 - 0x1p-20; /* stay inside, also after rounding */
