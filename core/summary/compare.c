@@ -11,6 +11,7 @@
 #include "summary/compare.h"
 
 #include "base/float_mode.h"
+#include "base/wire.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
 #include "tensortap_tools.h"
@@ -104,28 +105,20 @@ static void read_integers(tt_dtype dtype, const void *from, uint64_t *to, size_t
 #undef EACH
 }
 
-typedef struct integer {
-    uint64_t magnitude;
-    bool is_negative;
-} integer;
+__extension__ typedef __int128 int128;
 
-static integer integer_of(tt_dtype dtype, uint64_t bits)
+static int128 integer_of(tt_dtype dtype, uint64_t bits)
 {
-    bool is_negative = dtype != TT_U64 && bits >> 63 != 0;
-    return (integer){ .magnitude = is_negative ? 0 - bits : bits, .is_negative = is_negative };
+    return dtype == TT_U64 ? (int128)bits : (int128)(int64_t)bits;
 }
 
-static void add_integers(integer a, integer b, int64_t at, bool has_ulps, tt_compare_state *state)
+static void add_integers(int128 a, int128 b, int64_t at, bool has_ulps, tt_compare_state *state)
 {
-    uint64_t gap = a.magnitude > b.magnitude ? a.magnitude - b.magnitude : b.magnitude - a.magnitude;
-    bool is_over = false; /* a uint64_t and a negative number can be further apart than 64 bits */
-    if (a.is_negative != b.is_negative)
-        is_over = __builtin_add_overflow(a.magnitude, b.magnitude, &gap);
-    if (has_ulps)
-        tt_compare_add_ulps(state, gap);
-    if (gap == 0 && !is_over)
-        return;
-    add_gap(state, at, is_over ? 0x1p64 + (double)gap : (double)gap, (double)b.magnitude);
+    int128 gap = a > b ? a - b : b - a;
+    if (has_ulps) /* of one type, so that 64 bits hold it */
+        tt_compare_add_ulps(state, (uint64_t)gap);
+    if (gap != 0)
+        add_gap(state, at, (double)gap, fabs((double)b));
 }
 
 static void compare_integers(const tile *t, tt_compare_state *state)
@@ -154,22 +147,12 @@ static bool has_inf(tt_number z)
 /* How many representable numbers apart; neither is NaN. */
 static uint64_t part_ulps(tt_dtype dtype, double a, double b)
 {
-    uint64_t x = 0, y = 0, sign = (uint64_t)1 << 63;
-    if (dtype == TT_C64) {
-        float parts[] = { (float)a, (float)b };
-        uint32_t bits[2];
-        memcpy(bits, parts, sizeof bits);
-        sign = (uint64_t)1 << 31;
-        x = bits[0];
-        y = bits[1];
-    } else {
-        memcpy(&x, &a, sizeof x);
-        memcpy(&y, &b, sizeof y);
-    }
-    uint64_t x_size = x & ~sign, y_size = y & ~sign;
-    if ((x & sign) != (y & sign))
-        return x_size + y_size;
-    return x_size > y_size ? x_size - y_size : y_size - x_size;
+    if (dtype != TT_C64)
+        return tt_ulps_between(tt_bits_of(a), tt_bits_of(b), (uint64_t)1 << 63);
+    float parts[] = { (float)a, (float)b };
+    uint32_t bits[2];
+    memcpy(bits, parts, sizeof bits);
+    return tt_ulps_between(bits[0], bits[1], (uint64_t)1 << 31);
 }
 
 static void add_numbers(tt_number a, tt_number b, int64_t at, tt_dtype ulp_type, tt_compare_state *state)

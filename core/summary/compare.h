@@ -32,6 +32,15 @@ static inline int tt_ulp_bin(uint64_t distance)
     return distance == 0 ? 0 : 64 - __builtin_clzll(distance);
 }
 
+/* The distance of two floats by their bits; sign: the sign bit of their type.  Both zeros are 0. */
+static inline uint64_t tt_ulps_between(uint64_t a, uint64_t b, uint64_t sign)
+{
+    uint64_t a_size = a & (sign - 1), b_size = b & (sign - 1);
+    if ((a & sign) != (b & sign))
+        return a_size + b_size;
+    return a_size > b_size ? a_size - b_size : b_size - a_size;
+}
+
 static inline void tt_compare_add_ulps(tt_compare_state *state, uint64_t ulps)
 {
     state->ulp_max = ulps > state->ulp_max ? ulps : state->ulp_max;

@@ -79,18 +79,6 @@ static inline uint32_t is_nan(narrow type, uint32_t bits)
     return (uint32_t)((bits & (type.sign - 1)) > type.largest) | (uint32_t)(bits == type.nan);
 }
 
-static inline int32_t rank(narrow type, uint32_t bits)
-{
-    int32_t magnitude = (int32_t)(bits & (type.sign - 1));
-    return (bits & type.sign) != 0 ? -magnitude : magnitude;
-}
-
-static inline uint32_t distance(narrow type, uint32_t a, uint32_t b)
-{
-    int32_t gap = rank(type, a) - rank(type, b);
-    return (uint32_t)(gap < 0 ? -gap : gap);
-}
-
 void TT_KERNEL(compare_narrow)(tt_dtype dtype, const void *a, const void *b, size_t n,
                                tt_compare_state *state)
 {
@@ -101,7 +89,7 @@ void TT_KERNEL(compare_narrow)(tt_dtype dtype, const void *a, const void *b, siz
         uint32_t y = is_wide ? ((const uint16_t *)b)[i] : ((const uint8_t *)b)[i];
         uint32_t nans = is_nan(type, x) + is_nan(type, y);
         if (nans == 0)
-            tt_compare_add_ulps(state, distance(type, x, y));
+            tt_compare_add_ulps(state, tt_ulps_between(x, y, type.sign));
         else if (state->ulp_hist != NULL)
             state->ulp_hist[nans == 2 && state->equal_nan ? 0 : TT_ULP_NAN]++;
     }
