@@ -34,38 +34,20 @@ static axis axis_of(int64_t size, int64_t limit)
     return (axis){ .size = size, .shown = size < limit ? size : limit };
 }
 
-/* Index k of m is floor(k * (n - 1) / (m - 1)); counted up with a remainder,
- * because the product may not fit.  No two are equal, as m <= n. */
-typedef struct steps {
-    uint64_t at; /* unsigned: the step behind the last index may not fit */
-    int64_t whole, part, rest, last;
-} steps;
+__extension__ typedef __int128 int128;
 
-static steps steps_begin(axis a)
+/* Index k of m is floor(k * (n - 1) / (m - 1)).  No two are equal, as m <= n. */
+static int64_t index_of(axis a, int64_t k)
 {
     if (a.shown == a.size || a.shown < 2)
-        return (steps){ .whole = 1, .last = 1 };
-    int64_t last = a.shown - 1;
-    return (steps){ .whole = (a.size - 1) / last, .part = (a.size - 1) % last, .last = last };
-}
-
-static int64_t steps_next(steps *s)
-{
-    int64_t at = (int64_t)s->at;
-    s->at += (uint64_t)s->whole;
-    s->rest += s->part;
-    if (s->rest >= s->last) {
-        s->rest -= s->last;
-        s->at++;
-    }
-    return at;
+        return k;
+    return (int64_t)((int128)k * (a.size - 1) / (a.shown - 1)); /* 64 bits may not hold the product */
 }
 
 static void fill_indices(int64_t *out, axis a)
 {
-    steps s = steps_begin(a);
-    for (int64_t i = 0; i < a.shown; i++)
-        out[i] = steps_next(&s);
+    for (int64_t k = 0; k < a.shown; k++)
+        out[k] = index_of(a, k);
 }
 
 /* What is going to be shown, before any memory is taken. */
@@ -231,11 +213,10 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
     fill_indices(sample->row, l.row);
     fill_indices(sample->col, l.col);
     size_t unit = item / (tt_dtype_kind(t->dtype) == TT_KIND_COMPLEX ? 2 : 1);
-    steps flat = steps_begin(l.slice);
     for (size_t i = 0; i < slices; i++) {
         char *values = sample->values + i * sample->value_bytes,
              *label = sample->labels + i * l.label_bytes;
-        const char *from = place_slice(t, &l, steps_next(&flat), label);
+        const char *from = place_slice(t, &l, index_of(l.slice, (int64_t)i), label);
         if (l.leading > 0)
             sample->slices[i].label = label;
         if (t->count > 0)
