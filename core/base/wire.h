@@ -52,31 +52,29 @@ static inline uint64_t tt_unzigzag(uint64_t x)
     return x >> 1 ^ (uint64_t) - (int64_t)(x & 1);
 }
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers lie in memory as in our files");
+
 static inline void tt_put_u32(unsigned char *at, uint32_t x)
 {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(x >> 8 * i);
+    memcpy(at, &x, sizeof x);
 }
 
 static inline void tt_put_u64(unsigned char *at, uint64_t x)
 {
-    for (int i = 0; i < 8; i++)
-        at[i] = (unsigned char)(x >> 8 * i);
+    memcpy(at, &x, sizeof x);
 }
 
 static inline uint32_t tt_get_u32(const unsigned char *at)
 {
-    uint32_t x = 0;
-    for (int i = 0; i < 4; i++)
-        x |= (uint32_t)at[i] << 8 * i;
+    uint32_t x;
+    memcpy(&x, at, sizeof x);
     return x;
 }
 
 static inline uint64_t tt_get_u64(const unsigned char *at)
 {
-    uint64_t x = 0;
-    for (int i = 0; i < 8; i++)
-        x |= (uint64_t)at[i] << 8 * i;
+    uint64_t x;
+    memcpy(&x, at, sizeof x);
     return x;
 }
 

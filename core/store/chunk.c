@@ -124,8 +124,7 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
     if (packing == TT_PACK_RAW) {
         if (len != (uint64_t)n * 8)
             return TT_EFORMAT;
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = tt_get_u64(cursor.at + (size_t)i * 8);
+        memcpy(out, cursor.at, len);
         return TT_OK;
     }
     if (len != (uint64_t)n * 4)
@@ -150,9 +149,9 @@ tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_
         memset(cells, 0, n * sizeof *cells);
         return TT_OK;
     }
-    tt_status st = unpack_numbers(
-        tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
-        chunk->columns[column].packing, tt_column_kinds[column].type == TT_COLUMN_INT, cells, entries);
+    tt_status st = unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
+                                  chunk->columns[column].packing,
+                                  tt_column_kinds[column].type == TT_COLUMN_INT, cells, entries);
     spread(cells, entries, products, product, n);
     return st;
 }
@@ -285,9 +284,7 @@ static void put_raw(tt_buf *out, size_t column, const uint64_t *cells, uint32_t 
 {
     put_tag(out, column, TT_PACK_RAW);
     tt_buf_varint(out, (uint64_t)n * 8);
-    unsigned char *at = tt_wire_room(out, (size_t)n * 8);
-    for (uint32_t i = 0; at != NULL && i < n; i++)
-        tt_put_u64(at + (size_t)i * 8, cells[i]);
+    tt_buf_append(out, cells, (size_t)n * 8);
 }
 
 static void put_f32(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
