@@ -95,8 +95,3 @@ bool tt_block_parse(const unsigned char bytes[TT_BLOCK_HEADER], int64_t at, tt_b
     };
     return true;
 }
-
-bool tt_block_body_is_whole(const tt_block_head *head, const void *body)
-{
-    return tt_block_hash(body, head->body) == head->check;
-}

@@ -51,15 +51,15 @@ static inline void tt_span_add(tt_span *span, int64_t first, int64_t last)
     span->last = is_none || last > span->last ? last : span->last;
 }
 
-/* Bytes from the start of a block to its payload. */
-static inline int64_t tt_block_payload_at(uint32_t body)
-{
-    return ((int64_t)TT_BLOCK_HEADER + body + TT_BLOCK_ALIGN - 1) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
-}
-
 static inline int64_t tt_block_round(int64_t bytes)
 {
     return (bytes + TT_BLOCK_ALIGN - 1) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
+}
+
+/* Bytes from the start of a block to its payload. */
+static inline int64_t tt_block_payload_at(uint32_t body)
+{
+    return tt_block_round((int64_t)TT_BLOCK_HEADER + body);
 }
 
 /* The low half of XXH3-128. */
@@ -70,6 +70,5 @@ tt_status tt_block_hash_file(int fd, int64_t at, int64_t n, char *room, size_t s
 void tt_block_seal(tt_block_head *head, int64_t at, const void *body, unsigned char out[TT_BLOCK_HEADER]);
 /* False: these 64 bytes are not the header of a block at `at` that makes sense. */
 bool tt_block_parse(const unsigned char bytes[TT_BLOCK_HEADER], int64_t at, tt_block_head *out);
-bool tt_block_body_is_whole(const tt_block_head *head, const void *body);
 
 #endif

@@ -70,7 +70,7 @@ tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head)
     if (st < 0)
         return st;
     scan->body.len = head->body;
-    return tt_block_body_is_whole(head, scan->body.data) ? TT_OK : TT_EFORMAT;
+    return tt_block_hash(scan->body.data, head->body) == head->check ? TT_OK : TT_EFORMAT;
 }
 
 tt_status tt_scan_load(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_head *head)

@@ -47,32 +47,33 @@ static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
     return st;
 }
 
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_buf *body,
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, const tt_buf *body,
                        const void *payload, size_t payload_len, tt_error *err)
 {
     static const char zeros[TT_BLOCK_ALIGN] = { 0 };
     if (store->is_failed)
         return tt_fail(err, TT_EIO, "recording has stopped");
     tt_status st = body->st;
-    if (st == TT_OK && body->len - TT_BLOCK_HEADER > TT_BLOCK_BODY_MAX)
+    if (st == TT_OK && body->len > TT_BLOCK_BODY_MAX)
         st = tt_fail(err, TT_EINVAL, "a block of %zu bytes is too large", body->len);
     if (st < 0)
         goto out;
-    uint32_t body_len = (uint32_t)(body->len - TT_BLOCK_HEADER);
-    int64_t payload_at = tt_block_payload_at(body_len);
+    int64_t payload_at = tt_block_payload_at((uint32_t)body->len);
     tt_block_head head = {
         .kind = kind,
-        .body = body_len,
+        .body = (uint32_t)body->len,
         .id = store->id,
         .length = payload_at + tt_block_round((int64_t)payload_len),
         .sequence = store->sequence,
         .first_step = steps.first,
         .last_step = steps.last,
     };
-    tt_block_seal(&head, store->end, body->data + TT_BLOCK_HEADER, (unsigned char *)body->data);
+    unsigned char header[TT_BLOCK_HEADER];
+    tt_block_seal(&head, store->end, body->len > 0 ? body->data : "", header);
     struct iovec parts[] = {
+        tt_file_part(header, sizeof header),
         tt_file_part(body->data, body->len),
-        tt_file_part(zeros, (size_t)payload_at - body->len),
+        tt_file_part(zeros, (size_t)payload_at - sizeof header - body->len),
         tt_file_part(payload, payload_len),
         tt_file_part(zeros, (size_t)(head.length - payload_at) - payload_len),
     };
@@ -80,7 +81,7 @@ tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_bu
     if (st == TT_OK)
         st = reserve(store, head.length, err);
     if (st == TT_OK)
-        st = tt_file_write(store->fd, parts, 4, store->end) == TT_OK
+        st = tt_file_write(store->fd, parts, 5, store->end) == TT_OK
                  ? TT_OK
                  : tt_fail(err, TT_EIO, "write: %s", strerror(errno));
     if (st < 0)
@@ -97,18 +98,9 @@ out:
     return st;
 }
 
-/* Starts the next batch with the names that came since the last one. */
-static void begin_batch(tt_store *store)
-{
-    tt_buf_clear(&store->body);
-    (void)tt_wire_room(&store->body, TT_BLOCK_HEADER);
-    store->steps = TT_SPAN_NONE;
-}
-
+/* Adds the names that came since the last batch. */
 static void put_names(tt_store *store)
 {
-    if (store->body.len == 0)
-        begin_batch(store);
     int32_t count = tt_sites_count(store->index.sites);
     if (store->sites_written < count) {
         tt_sites_pack(store->index.sites, store->sites_written, &store->body);
@@ -130,7 +122,7 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
         st = tt_chunk_parse(&about, chunk->data, chunk->len);
     if (st < 0)
         return tt_fail_plain(err, st);
-    about.entry.at = store->end + (int64_t)(store->body.len - chunk->len);
+    about.entry.at = store->end + TT_BLOCK_HEADER + (int64_t)(store->body.len - chunk->len);
     st = tt_index_add(&store->index, site, &about.entry);
     tt_span_add(&store->steps, about.entry.first_step, about.entry.last_step);
     return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
@@ -207,11 +199,13 @@ void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)
 tt_status tt_store_flush(tt_store *store, tt_error *err)
 {
     put_names(store);
-    if (store->body.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
+    if (store->body.len == 0 && store->body.st == TT_OK)
         return TT_OK;
     tt_status st = tt_store_put(store, TT_BLOCK_BATCH, store->steps, &store->body, NULL, 0, err);
-    if (st == TT_OK)
-        begin_batch(store);
+    if (st == TT_OK) {
+        tt_buf_clear(&store->body);
+        store->steps = TT_SPAN_NONE;
+    }
     return st;
 }
 
@@ -268,7 +262,6 @@ out:
 static tt_status put_session(tt_store *store, const char *const *info, tt_error *err)
 {
     tt_buf body = { 0 };
-    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     for (; info != NULL && info[0] != NULL && info[1] != NULL; info += 2) {
         for (int i = 0; i < 2; i++) {
             size_t len = strlen(info[i]);
@@ -348,13 +341,12 @@ static void put_latest(tt_store *store, tt_buf *out)
 static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err)
 {
     tt_buf body = { 0 };
-    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_index_pack(&store->index, &body);
     if (kind == TT_BLOCK_FOOTER)
         put_latest(store, &body);
     tt_status st = tt_store_put(store, kind, store->index.steps, &body, NULL, 0, err);
     store->indexed_end = store->end;
-    store->index_bytes = (int64_t)body.len;
+    store->index_bytes = TT_BLOCK_HEADER + (int64_t)body.len;
     store->blocks_since_index = 0;
     tt_buf_free(&body);
     return st;
@@ -374,13 +366,10 @@ tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
 /* Footer and end; gives back what was reserved. */
 static tt_status put_end(tt_store *store, tt_error *err)
 {
-    tt_buf end = { 0 };
     int64_t footer = store->end;
-    (void)tt_wire_room(&end, TT_BLOCK_HEADER);
     tt_status st = put_snapshot(store, TT_BLOCK_FOOTER, err);
     if (st == TT_OK)
-        st = tt_store_put(store, TT_BLOCK_END, (tt_span){ footer, -1 }, &end, NULL, 0, err);
-    tt_buf_free(&end);
+        st = tt_store_put(store, TT_BLOCK_END, (tt_span){ footer, -1 }, &(tt_buf){ 0 }, NULL, 0, err);
     return st == TT_OK ? tt_file_cut(store->fd, store->end, err) : st;
 }
 

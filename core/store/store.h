@@ -23,7 +23,7 @@ typedef struct tt_store {
     int64_t reserved;  /* room asked for up to here */
     tt_index index;
     int32_t sites_written;
-    tt_buf body;         /* sections collected for the next batch; 64 bytes kept for the header */
+    tt_buf body;         /* sections collected for the next batch */
     tt_span steps;       /* of those */
     int64_t indexed_end; /* end of the latest index block */
     int64_t index_bytes; /* its length */
@@ -75,8 +75,8 @@ void tt_store_value_used(tt_store *store, int64_t at);
 
 /* ---- for the other files of the writer ---- */
 
-/* Writes a block: body with room for the header at its front, and a payload. */
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_buf *body,
+/* Writes a block. */
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, const tt_buf *body,
                        const void *payload, size_t payload_len, tt_error *err);
 /* Adds a chunk to the batch; one that covers others takes their place. */
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,

@@ -129,7 +129,6 @@ tt_status tt_store_value(tt_store *store, const tt_value_head *piece, const void
     if (!head.has_check || head.packing != TT_VALUE_RAW)
         head.check = tt_block_hash(payload, stored);
     tt_buf body = { 0 };
-    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_value_pack(&body, &head);
     int64_t at = store->end;
     st = tt_store_put(store, TT_BLOCK_VALUE, (tt_span){ head.step, head.step }, &body, payload, stored,
