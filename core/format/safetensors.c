@@ -6,6 +6,7 @@
  * known before the first tensor is read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
+#include "base/wire.h"
 #include "format/formats.h"
 
 #include <stdlib.h>
@@ -69,39 +70,35 @@ static tt_status refuse(const char *name, const tt_content *content, tt_error *e
 }
 
 /* Begins the text, with room for its length. */
-static tt_status begin(tt_json *json, tt_buf *out)
+static tt_json begin(tt_buf *out)
 {
-    tt_status st = tt_buf_append(out, "\0\0\0\0\0\0\0", LENGTH);
-    *json = (tt_json){ .out = out };
-    tt_json_open(json, NULL, '{');
-    return st;
+    tt_json json = { .out = out };
+    (void)tt_buf_append(out, "\0\0\0\0\0\0\0", LENGTH);
+    tt_json_open(&json, NULL, '{');
+    return json;
 }
 
-static tt_status finish(tt_json *json, tt_status st, size_t at, tt_buf *out, tt_error *err)
+static tt_status finish(tt_json *json, size_t at, tt_error *err)
 {
+    tt_buf *out = json->out;
     tt_json_close(json);
-    tt_status ended = tt_json_finish(json);
-    st = st == TT_OK ? ended : st;
+    tt_status st = tt_json_finish(json);
     while (st == TT_OK && (out->len - at) % ALIGN != 0)
         st = tt_buf_text(out, " ");
     if (st < 0)
         return tt_fail_plain(err, st);
-    size_t len = out->len - at - LENGTH;
-    for (size_t i = 0; i < LENGTH; i++)
-        out->data[at + i] = (char)(len >> (8 * i) & 0xff);
+    tt_put_u64((unsigned char *)out->data + at, out->len - at - LENGTH);
     return TT_OK;
 }
 
 tt_status tt_safetensors_head(const tt_content *content, tt_buf *out, tt_error *err)
 {
     size_t at = out->len;
-    tt_json json;
     if (!has_word(content))
         return refuse("", content, err);
-    tt_status st = begin(&json, out);
-    if (st == TT_OK)
-        put_entry(&json, "tensor", content, 0);
-    return finish(&json, st, at, out, err);
+    tt_json json = begin(out);
+    put_entry(&json, "tensor", content, 0);
+    return finish(&json, at, err);
 }
 
 /* ---- a file of many --------------------------------------------------------- */
@@ -115,16 +112,15 @@ struct tt_safetensors {
 
 static tt_status make_head(tt_safetensors *file, const tt_entry *entries, tt_error *err)
 {
-    tt_json json;
+    tt_json json = begin(&file->stream.waiting);
     uint64_t at = 0;
-    tt_status st = begin(&json, &file->stream.waiting);
-    for (size_t i = 0; st == TT_OK && i < file->count; i++) {
+    for (size_t i = 0; i < file->count; i++) {
         const tt_entry *e = &entries[i];
         tt_content *content = &file->contents[i];
         tt_tensor t;
-        tt_status described = tt_tensor_describe(&t, "", e->dtype, e->ndim, e->shape, NULL, err);
-        if (described < 0)
-            return described;
+        tt_status st = tt_tensor_describe(&t, "", e->dtype, e->ndim, e->shape, NULL, err);
+        if (st < 0)
+            return st;
         *content = (tt_content){ .dtype = e->dtype,
                                  .ndim = e->ndim,
                                  .shape = e->shape,
@@ -135,7 +131,7 @@ static tt_status make_head(tt_safetensors *file, const tt_entry *entries, tt_err
         at += content->bytes;
         content->shape = NULL;
     }
-    return finish(&json, st, 0, &file->stream.waiting, err);
+    return finish(&json, 0, err);
 }
 
 static void free_file(tt_safetensors *file)

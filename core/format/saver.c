@@ -37,6 +37,7 @@ static const double moment = 0.01, patience = 1;
 /* One block of memory: this, the path, the elements. */
 typedef struct save_job {
     struct save_job *next;
+    tt_saver *saver;  /* borrowed */
     uint64_t number;  /* in order of queueing, from 1 */
     size_t room;      /* bytes of this block, all included */
     const char *path; /* in this block */
@@ -182,27 +183,21 @@ static void note_failure(tt_saver *saver, tt_status st, const tt_error *err)
     }
 }
 
-typedef struct copying {
-    tt_saver *saver;
-    const save_job *job;
-} copying;
-
 /* Waits, without the lock held before, until so many bytes of a job are there. */
 static void wait_filled(void *context, size_t bytes)
 {
-    const copying *now = context;
-    lock(now->saver);
-    while (now->job->filled < bytes)
-        tt_worker_wait(&now->saver->worker, TT_FOREVER);
-    unlock(now->saver);
+    const save_job *job = context;
+    lock(job->saver);
+    while (job->filled < bytes)
+        tt_worker_wait(&job->saver->worker, TT_FOREVER);
+    unlock(job->saver);
 }
 
 /* Writes the first job that waits, with the lock released meanwhile. */
 static void write_first(tt_saver *saver)
 {
     save_job *now = saver->first, **at = &saver->busy;
-    copying source = { saver, now };
-    tt_filling filling = { wait_filled, &source };
+    tt_filling filling = { wait_filled, now };
     tt_error err;
     saver->first = now->next;
     now->next = saver->busy;
@@ -210,7 +205,7 @@ static void write_first(tt_saver *saver)
     unlock(saver);
     tt_status st = tt_saved_write(now->path, now->format, &now->copy,
                                   now->dtype_name[0] != '\0' ? now->dtype_name : NULL, &filling, &err);
-    wait_filled(&source, now->bytes); /* a failure may come before the end of the copy */
+    wait_filled(now, now->bytes); /* a failure may come before the end of the copy */
     lock(saver);
     while (*at != now)
         at = &(*at)->next;
@@ -282,6 +277,7 @@ static void queue_job(tt_saver *saver, save_job *now)
     else
         saver->last->next = now;
     saver->last = now;
+    now->saver = saver;
     now->number = ++saver->added;
     if (saver->is_idle || now->bytes >= LONG)
         tt_worker_wake(&saver->worker);
