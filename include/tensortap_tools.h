@@ -324,9 +324,9 @@ bool tt_run_outgrows(const tt_run *run, int64_t bytes);
 
 /* Finds the latest point of a site. */
 tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest *out, tt_error *err);
-/* Finds the point of the same phases before the latest; *index is -1 if there is none. */
-tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *latest, int64_t *index,
-                          tt_error *err);
+/* Finds the last point of these phases before number `before`; *index is -1 if there is none. */
+tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases, int64_t before,
+                        int64_t *index, tt_error *err);
 /* Is this file of a chosen rank? */
 bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file);
 /* Returns the number of sites that match (tt_site_is_shown) and have points. */

@@ -78,7 +78,7 @@ static tt_status list_changes(tt_run *run, change *changes, size_t *count, tt_er
             continue;
         tt_status st = tt_run_look(run, site, &(tt_look){ .rank = -1 }, &found, err);
         if (st == TT_OK)
-            st = tt_run_previous(run, site, &found, &index, err);
+            st = tt_run_latest(run, found.file, site, found.phases, found.index, &index, err);
         if (st == TT_OK && index >= 0)
             st = tt_run_point(run, found.file, site, index, &before, err);
         if (st < 0)

@@ -58,9 +58,3 @@ tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest 
         *out = found;
     return st;
 }
-
-tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *found, int64_t *index,
-                          tt_error *err)
-{
-    return tt_run_latest(run, found->file, site, found->phases, found->index, index, err);
-}

@@ -57,9 +57,6 @@ tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */
  * the field is undefined are left out.  left_out: points of other phases. */
 tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, uint32_t phases,
                         double *values, size_t cap, size_t *count, size_t *left_out, tt_error *err);
-/* The last point of these phases before number `before`; *index is -1 if there is none. */
-tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases, int64_t before,
-                        int64_t *index, tt_error *err);
 static inline bool tt_phases_hold(uint32_t phases, uint64_t phase)
 {
     phase &= 0xff; /* above: the step was skipped */
