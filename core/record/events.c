@@ -109,9 +109,9 @@ static int64_t find_row(tt_recorder *rec, const tt_digest *digest, bool *is_know
 {
     size_t first = (size_t)(digest->low % (TT_VALUE_ROWS / TT_VALUE_WAYS)) * TT_VALUE_WAYS;
     for (size_t row = first; row < first + TT_VALUE_WAYS; row++) {
-        const tt_value_row *value = &rec->values[row];
+        tt_value_row *value = &rec->values[row];
         if (value->is_known && value->digest.low == digest->low && value->digest.high == digest->high) {
-            *is_known = atomic_exchange_explicit(&rec->is_gone[row], 0, memory_order_relaxed) == 0;
+            *is_known = !atomic_exchange_explicit(&value->is_gone, false, memory_order_relaxed);
             return (int64_t)row;
         }
     }
@@ -180,7 +180,8 @@ static bool push_value(tt_recorder *rec, const tt_event *event, const tt_digest 
         tt_queue_commit(&rec->queue, place);
         piece.at += piece.len;
     } while (piece.at < piece.total);
-    rec->values[*row] = (tt_value_row){ .digest = *digest, .is_known = true };
+    rec->values[*row].digest = *digest;
+    rec->values[*row].is_known = true;
     atomic_fetch_add_explicit(&rec->values_stored, 1, memory_order_relaxed);
     return true;
 }

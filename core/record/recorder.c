@@ -64,8 +64,6 @@ static void release(tt_recorder *rec)
     tt_writer_free(&rec->batch);
     pthread_mutex_destroy(&rec->value_lock);
     free(rec->values);
-    free(rec->place);
-    free((void *)rec->is_gone);
     free((void *)(uintptr_t)rec->plan.only);
     free((void *)(uintptr_t)rec->plan.exclude);
     free(rec->path);
@@ -105,11 +103,9 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     rec->drops = options->drops;
     rec->store.fd = -1;
     rec->values = calloc(TT_VALUE_ROWS, sizeof *rec->values);
-    rec->place = calloc(TT_VALUE_ROWS, sizeof *rec->place);
-    rec->is_gone = calloc(TT_VALUE_ROWS, sizeof *rec->is_gone);
     size_t bytes = options->queue_bytes > 0 ? options->queue_bytes : QUEUE_BYTES;
-    if (pthread_mutex_init(&rec->value_lock, NULL) != 0 || rec->values == NULL || rec->place == NULL ||
-        rec->is_gone == NULL || !name_file(rec, folder, options) || !copy_plan(rec, &options->plan) ||
+    if (pthread_mutex_init(&rec->value_lock, NULL) != 0 || rec->values == NULL ||
+        !name_file(rec, folder, options) || !copy_plan(rec, &options->plan) ||
         tt_sites_create(&rec->sites) < 0 || tt_queue_open(&rec->queue, bytes, in_child, rec) < 0) {
         st = tt_fail_plain(err, TT_ENOMEM);
         goto out;

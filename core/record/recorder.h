@@ -23,12 +23,15 @@ enum {
 typedef struct tt_value_row {
     tt_digest digest;
     bool is_known;
+    _Atomic bool is_gone; /* its value was evicted */
+    int64_t place;        /* of the last piece of its value; 0: none */
 } tt_value_row;
 
 typedef struct tt_writer_batch {
-    tt_record **records; /* owned; points of the batch, sorted by site */
-    uint32_t *ends;      /* owned; of each site in records */
-    size_t cap, ends_cap;
+    tt_record **records; /* owned; points of the batch, as they came */
+    tt_record **sorted;  /* owned; by site */
+    uint32_t *ends;      /* owned; of each site in sorted */
+    size_t cap, sorted_cap, ends_cap;
     tt_points points;
 } tt_writer_batch;
 
@@ -46,9 +49,7 @@ struct tt_recorder {
     _Atomic uint64_t written; /* position in the queue up to which all is in the file */
     _Atomic uint64_t wanted;  /* flush: position that somebody waits for */
     pthread_mutex_t value_lock;
-    tt_value_row *values;     /* owned */
-    int64_t *place;           /* owned; of the last piece of each row's value; 0: none */
-    _Atomic uint8_t *is_gone; /* owned; its value was evicted */
+    tt_value_row *values; /* owned */
     uint32_t next_way;
     uint32_t holes_seen; /* of store.index.holes */
     tt_writer_batch batch;

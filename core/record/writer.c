@@ -24,6 +24,7 @@ static const double interval = 0.2;
 void tt_writer_free(tt_writer_batch *batch)
 {
     free(batch->records);
+    free(batch->sorted);
     free(batch->ends);
     tt_points_free(&batch->points);
 }
@@ -34,9 +35,9 @@ static void mark_gone(tt_recorder *rec)
     const tt_places *holes = &rec->store.index.holes;
     for (; rec->holes_seen + 1 < holes->count; rec->holes_seen += 2)
         for (size_t row = 0; row < TT_VALUE_ROWS; row++)
-            if (rec->place[row] >= holes->at[rec->holes_seen] &&
-                rec->place[row] < holes->at[rec->holes_seen + 1])
-                atomic_store_explicit(&rec->is_gone[row], 1, memory_order_relaxed);
+            if (rec->values[row].place >= holes->at[rec->holes_seen] &&
+                rec->values[row].place < holes->at[rec->holes_seen + 1])
+                atomic_store_explicit(&rec->values[row].is_gone, true, memory_order_relaxed);
 }
 
 static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error *err)
@@ -44,7 +45,7 @@ static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error
     tt_value_head piece;
     memcpy(&piece, tt_record_tail(record), sizeof piece);
     const char *bytes = (const char *)tt_record_tail(record) + sizeof piece;
-    int64_t *place = &rec->place[record->value];
+    int64_t *place = &rec->values[record->value].place;
     if (piece.at == 0)
         *place = 0;
     else if (*place == 0)
@@ -55,10 +56,11 @@ static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error
 }
 
 /* Goes through the records of [from, to): writes values and notes, finds where
- * values of points are, counts points.  Returns the number of points. */
+ * values of points are, collects the points. */
 static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t *points,
                               tt_error *err)
 {
+    tt_writer_batch *batch = &rec->batch;
     tt_status st = TT_OK;
     uint32_t count = 0;
     for (uint64_t at = from; st == TT_OK && at < to;) {
@@ -66,9 +68,12 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
         at += record->slots;
         switch ((tt_record_kind)record->kind) {
         case TT_RECORD_POINT:
-            count++;
+            st = tt_grow(&batch->records, &batch->cap, (size_t)count + 1, sizeof(*batch->records));
+            if (st < 0)
+                return tt_fail_plain(err, st);
+            batch->records[count++] = record;
             if (record->products & TT_PRODUCT_VALUE) {
-                record->value = rec->place[record->value];
+                record->value = rec->values[record->value].place;
                 if (record->value == 0)
                     record->products &= ~(uint32_t)TT_PRODUCT_VALUE;
                 else
@@ -96,29 +101,20 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
 }
 
 /* Counting sort of the points by site. */
-static tt_status sort_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, int32_t sites)
+static tt_status sort_points(tt_writer_batch *batch, uint32_t count, int32_t sites)
 {
-    tt_writer_batch *batch = &rec->batch;
-    tt_status st = tt_grow(&batch->records, &batch->cap, count, sizeof(*batch->records));
+    tt_status st = tt_grow(&batch->sorted, &batch->sorted_cap, count, sizeof(*batch->sorted));
     if (st == TT_OK)
         st = tt_grow(&batch->ends, &batch->ends_cap, (size_t)sites + 1, sizeof *batch->ends);
     if (st < 0)
         return st;
     memset(batch->ends, 0, ((size_t)sites + 1) * sizeof *batch->ends);
-    for (uint64_t at = from; at < to;) {
-        const tt_record *record = tt_queue_peek(&rec->queue, at);
-        at += record->slots;
-        if (record->kind == TT_RECORD_POINT)
-            batch->ends[record->site + 1]++;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        batch->ends[batch->records[i]->site + 1]++;
     for (int32_t i = 0; i < sites; i++)
         batch->ends[i + 1] += batch->ends[i];
-    for (uint64_t at = from; at < to;) {
-        tt_record *record = tt_queue_peek(&rec->queue, at);
-        at += record->slots;
-        if (record->kind == TT_RECORD_POINT) /* ends[i] moves from where i starts to where it ends */
-            batch->records[batch->ends[record->site]++] = record;
-    }
+    for (uint32_t i = 0; i < count; i++) /* ends[i] moves from where i starts to where it ends */
+        batch->sorted[batch->ends[batch->records[i]->site]++] = batch->records[i];
     return TT_OK;
 }
 
@@ -147,18 +143,18 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
     return st;
 }
 
-static tt_status add_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, tt_error *err)
+static tt_status add_points(tt_recorder *rec, uint32_t count, tt_error *err)
 {
     int32_t sites = tt_sites_count(rec->sites);
     tt_writer_batch *batch = &rec->batch;
-    tt_status st = sort_points(rec, from, to, count, sites);
+    tt_status st = sort_points(batch, count, sites);
     if (st < 0)
         return tt_fail_plain(err, st);
     uint32_t start = 0;
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         uint32_t end = batch->ends[site];
         if (end > start)
-            st = add_site(rec, site, batch->records + start, end - start, err);
+            st = add_site(rec, site, batch->sorted + start, end - start, err);
         start = end;
     }
     if (st == TT_OK)
@@ -178,7 +174,7 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
     uint32_t points = 0;
     tt_status st = take_records(rec, from, to, &points, err);
     if (st == TT_OK && points > 0)
-        st = add_points(rec, from, to, points, err);
+        st = add_points(rec, points, err);
     tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     if (st == TT_OK)
         st = tt_store_flush(&rec->store, err);
