@@ -166,23 +166,19 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
     scan->id = 0;
     forget(scan);
     /* From header to header, to find the latest index block. */
-    enum { KEPT = 8 };
-    int64_t indexes[KEPT], found = 0;
+    int64_t latest = -1;
     tt_block_head head;
-    for (int64_t at = 0; tt_scan_next(scan, &at, &head, NULL); at += head.length) {
-        if (head.kind == TT_BLOCK_INDEX)
-            indexes[found++ % KEPT] = at;
-    }
+    for (int64_t at = 0; tt_scan_next(scan, &at, &head, NULL); at += head.length)
+        latest = head.kind == TT_BLOCK_INDEX ? at : latest;
     scan->search_left = TT_SCAN_SEARCH;
-    for (int64_t i = found - 1; i >= 0 && i >= found - KEPT; i--) {
-        st = load_snapshot(scan, indexes[i % KEPT], TT_BLOCK_INDEX, &head);
-        if (st == TT_OK) {
-            scan->end = indexes[i % KEPT] + head.length;
-            return take_rest(scan);
-        }
-        if (st != TT_EFORMAT && st != TT_ELIMIT)
+    if (latest >= 0) {
+        st = load_snapshot(scan, latest, TT_BLOCK_INDEX, &head);
+        if (st == TT_OK)
+            scan->end = latest + head.length;
+        else if (st == TT_EFORMAT || st == TT_ELIMIT)
+            forget(scan);
+        else
             return st;
-        forget(scan);
     }
     return take_rest(scan);
 }
