@@ -51,12 +51,6 @@ static inline f32v exp_negative(f32v x)
     do {                                                         \
         const type *in = rows;                                   \
         type *to = out;                                          \
-        if (n == width && width == PANEL) {                      \
-            for (size_t d = 0; d < dim; d++)                     \
-                for (size_t i = 0; i < PANEL; i++)               \
-                    to[d * PANEL + i] = in[i * dim + d];         \
-            return;                                              \
-        }                                                        \
         for (size_t d = 0; d < dim; d++)                         \
             for (size_t i = 0; i < width; i++)                   \
                 to[d * width + i] = i < n ? in[i * dim + d] : 0; \
