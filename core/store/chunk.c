@@ -152,7 +152,8 @@ tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_
     tt_status st = unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
                                   chunk->columns[column].packing,
                                   tt_column_kinds[column].type == TT_COLUMN_INT, cells, entries);
-    spread(cells, entries, products, product, n);
+    if (st == TT_OK)
+        spread(cells, entries, products, product, n);
     return st;
 }
 
@@ -212,10 +213,12 @@ static tt_status add_bytes(const tt_chunk *chunk, tt_column column, const uint64
     uint32_t entries = count_entries(chunk, products, product);
     uint64_t end = bytes->len;
     tt_status st = unpack_bytes(chunk, column, cells, entries, bytes);
+    if (st < 0)
+        return st;
     spread(cells, entries, products, product, n);
     for (uint32_t i = 0; i < n; i++)
         cells[i] = end += cells[i];
-    return st;
+    return TT_OK;
 }
 
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)
