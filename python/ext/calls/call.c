@@ -14,7 +14,6 @@
 #include "base/frame.h"
 #include "binding/state.h"
 #include "calls/source.h"
-#include "probe/operator.h"
 
 /* ---- the stack ----------------------------------------------------------- */
 

@@ -4,10 +4,8 @@
  * outermost module has run that was compiled whole, and before the optimizer steps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "binding/state.h"
 #include "calls/source.h"
 #include "probe/log.h"
-#include "probe/operator.h"
 
 typedef struct batch {
     binding_state *state;
@@ -16,7 +14,6 @@ typedef struct batch {
     bool is_training;
     bool has_phase; /* is_training was read of a model */
     int64_t share;  /* of a row in the time that it took to get them, in ns */
-    int64_t spent;  /* on the row that is delivered; only if that is timed */
 } batch;
 
 /* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
@@ -24,21 +21,20 @@ static int for_links(const batch *in, const probe_row *row,
                      int (*f)(const batch *, calls_link *, PyObject *module, const calls_probe_place *,
                               const probe_row *))
 {
-    calls_tap *tap = calls_tap_numbered(in->state->calls, row->module); /* borrowed */
-    calls_probe_place place;
-    PyObject *module = NULL, *links; /* owned */
+    const calls_tap *tap = calls_tap_numbered(in->state->calls, row->module);     /* borrowed */
+    const calls_probe_place *place = calls_place_at(in->state->calls, row->slot); /* borrowed */
+    PyObject *module = NULL, *links;                                              /* owned */
     int result = 0;
-    if (tap == NULL || tap->links == NULL || !calls_place_of(in->state->calls, row->slot, &place) ||
-        PyWeakref_GetRef(tap->module, &module) <= 0)
+    if (tap == NULL || tap->links == NULL || place == NULL || PyWeakref_GetRef(tap->module, &module) <= 0)
         return 0;
     links = Py_NewRef(tap->links);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links) && result == 0; i++) {
         calls_link *link = calls_link_at(links, i);
-        if (!calls_link_hears_of(link, &place))
+        if (!calls_link_hears_of(link, place))
             continue;
         calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer); /* owned */
         in->thread->inside++;
-        result = f(in, link, module, &place, row);
+        result = f(in, link, module, place, row);
         in->thread->inside--;
         Py_DECREF(consumer);
     }
@@ -161,6 +157,7 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
     if (!calls_link_hears(link) || link->consumer->is_off)
         return 0;
     calls_event event = event_of(in, link, module);
+    event.cost = row->cost != 0 ? row->cost + in->share : 0;
     if (link->consumer->wants & CALLS_TIME) /* when it began is not known */
         event.start = event.end = monotonic_of(row->time);
     if (link->consumer->calls->probed == NULL)
@@ -182,32 +179,10 @@ static int read_phase(const batch *in, calls_link *link, PyObject *module,
     return 0;
 }
 
-static int charge_row(const batch *in, calls_link *link, PyObject *Py_UNUSED(module),
-                      const calls_probe_place *place, const probe_row *Py_UNUSED(row))
-{
-    if (link->consumer->calls->spent != NULL)
-        link->consumer->calls->spent(link->consumer, link, place, in->spent);
-    return 0;
-}
-
-/* Delivers a row, and what it has taken if that is known. */
-static int deliver(batch *in, const probe_row *row)
-{
-    int64_t start = row->cost != 0 ? base_clock(CLOCK_MONOTONIC) : 0;
-    int result = for_links(in, row, tell_row);
-    if (start == 0)
-        return result;
-    PyObject *raised = PyErr_GetRaisedException(); /* owned */
-    in->spent = row->cost + in->share + base_clock(CLOCK_MONOTONIC) - start;
-    (void)for_links(in, row, charge_row);
-    PyErr_SetRaisedException(raised);
-    return result;
-}
-
 static bool is_gradient(const calls_state *calls, const probe_row *row)
 {
-    calls_probe_place place;
-    return calls_place_of(calls, row->slot, &place) && place.is_gradient;
+    const calls_probe_place *place = calls_place_at(calls, row->slot);
+    return place != NULL && place->is_gradient;
 }
 
 int calls_traced_drain(binding_state *state, bool all)
@@ -241,7 +216,7 @@ int calls_traced_drain(binding_state *state, bool all)
         in.is_training = thread->top->is_training;
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
     for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
-        result = deliver(&in, &rows.all[first]);
+        result = for_links(&in, &rows.all[first], tell_row);
     for (size_t i = rows.count; !in.is_eager && i-- > first && !in.has_phase;)
         (void)for_links(&in, &rows.all[i], read_phase);
     for (size_t i = first; i < rows.count; i++) {
@@ -250,7 +225,7 @@ int calls_traced_drain(binding_state *state, bool all)
             (void)for_links(&in, &rows.all[i], enter_root);
     }
     for (size_t i = first; i < rows.count && result == 0; i++)
-        result = deliver(&in, &rows.all[i]);
+        result = for_links(&in, &rows.all[i], tell_row);
     probe_rows_free(&rows);
     return result;
 }

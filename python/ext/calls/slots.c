@@ -6,10 +6,7 @@
  * input of a graph takes guards and checks at every call.  In other graphs each module has its own,
  * because modules of one class may share such a graph.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/array.h"
-#include "binding/state.h"
 #include "calls/source.h"
-#include "probe/operator.h"
 
 #include <string.h>
 
@@ -22,32 +19,25 @@ BINDING_FUNCTION(calls_place_number)
 {
     calls_state *calls = binding_state_of(module)->calls;
     PyObject *key = NULL, *number = NULL; /* owned */
-    PyObject *known = NULL;               /* borrowed */
-    if (binding_read_arguments("_place", 4, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_place", 4, NULL, args, nargs, kwnames) < 0)
         return NULL;
     if (calls->place_numbers == NULL)
         calls->place_numbers = PyDict_New();
     key = PyTuple_Pack(4, args[0], args[1], args[2], args[3]);
-    if (calls->place_numbers == NULL || key == NULL)
+    if (calls->place_numbers != NULL && key != NULL)
+        number = Py_XNewRef(PyDict_GetItemWithError(calls->place_numbers, key));
+    if (number != NULL || PyErr_Occurred())
         goto out;
-    known = PyDict_GetItemWithError(calls->place_numbers, key);
-    if (known != NULL || PyErr_Occurred()) {
-        number = Py_XNewRef(known);
+    size_t slot = calls->place_count;
+    number = slot < PROBE_SLOTS ? PyLong_FromSize_t(slot) : PyLong_FromLong(-1);
+    if (number == NULL || slot == PROBE_SLOTS)
         goto out;
-    }
-    bool is_full = calls->place_count >= PROBE_SLOTS;
-    number = PyLong_FromSsize_t(is_full ? -1 : (Py_ssize_t)calls->place_count);
-    if (number == NULL || is_full)
-        goto out;
-    if (!base_array_grow(&calls->places, &calls->place_cap, calls->place_count + 1,
-                         sizeof *calls->places))
-        PyErr_NoMemory();
-    if (PyErr_Occurred() || PyDict_SetItem(calls->place_numbers, key, number) < 0) {
+    if (PyDict_SetItem(calls->place_numbers, key, number) < 0) {
         Py_CLEAR(number);
         goto out;
     }
-    calls->places[calls->place_count] =
-        (calls_probe_place){ .slot = (int32_t)calls->place_count,
+    calls->places[slot] =
+        (calls_probe_place){ .slot = (int32_t)slot,
                              .is_input = PyUnicode_CompareWithASCIIString(args[0], "input") == 0,
                              .is_gradient = PyUnicode_CompareWithASCIIString(args[0], "gradient") == 0,
                              .text = args[1],
@@ -59,12 +49,9 @@ out:
     return number;
 }
 
-bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out)
+const calls_probe_place *calls_place_at(const calls_state *calls, int32_t slot)
 {
-    if (slot < 0 || (size_t)slot >= calls->place_count)
-        return false;
-    *out = calls->places[slot];
-    return true;
+    return slot >= 0 && (size_t)slot < calls->place_count ? &calls->places[slot] : NULL;
 }
 
 /* ---- what is wanted ------------------------------------------------------ */
@@ -89,14 +76,12 @@ bool calls_link_is_root(const calls_link *link)
 
 static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32_t slot)
 {
-    calls_probe_place place;
+    const calls_probe_place *place = calls_place_at(calls, slot);
     uint32_t products = 0;
-    if (!calls_place_of(calls, slot, &place))
-        return 0;
-    for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++) {
+    for (Py_ssize_t i = 0; place != NULL && tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++) {
         calls_link *link = calls_link_at(tap->links, i);
-        if (calls_link_hears_of(link, &place))
-            products |= link->consumer->calls->products(link->consumer, link, &place);
+        if (calls_link_hears_of(link, place))
+            products |= link->consumer->calls->products(link->consumer, link, place);
     }
     return (uint8_t)products;
 }
@@ -180,17 +165,17 @@ void calls_traced_init(binding_state *state)
 
 /* ---- their tensors ------------------------------------------------------- */
 
-/* A tensor with so many rows, owned; NULL with an exception, or without one: there is none.  *is_again:
- * the code that is compiled now was compiled before. */
-static PyObject *make_tensor(binding_state *state, Py_ssize_t rows, char **data, int *is_again)
+/* A tensor with so many rows, owned; NULL with an exception, or without one: there is none. */
+static PyObject *make_tensor(const calls_tap *tap, Py_ssize_t rows, char **data)
 {
-    calls_state *calls = state->calls;
+    calls_state *calls = tap->state->calls;
     PyObject *made = NULL, *tensor = NULL; /* owned; borrowed, then owned */
+    int is_again;                          /* the code that is compiled now was compiled before */
     tensor_view view;
     if (calls->make_slots != NULL)
         made = PyObject_CallFunction(calls->make_slots, "n", rows * PROBE_BYTES);
-    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, is_again) ||
-        binding_open_view(state, tensor, &view) < 0) {
+    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, &is_again) ||
+        binding_open_view(tap->state, tensor, &view) < 0) {
         Py_XDECREF(made);
         return NULL;
     }
@@ -200,64 +185,76 @@ static PyObject *make_tensor(binding_state *state, Py_ssize_t rows, char **data,
     Py_INCREF(tensor);
     tensor_view_close(&view);
     Py_DECREF(made);
+    for (Py_ssize_t i = 0; is_again && i < PyTuple_GET_SIZE(tap->links); i++)
+        if (calls_link_hears(calls_link_at(tap->links, i)))
+            calls_link_at(tap->links, i)->consumer->is_compiled_again = true;
     if (!is_fine)
         Py_CLEAR(tensor);
     return tensor;
 }
 
-static void take_row(calls_tap *tap, calls_slots *to, PyObject *tensor, char *data, Py_ssize_t row)
+static void take_row(calls_tap *tap, int which, PyObject *tensor, char *data, Py_ssize_t row)
 {
-    *to = (calls_slots){ .tensor = Py_NewRef(tensor),
-                         .control = (probe_slots *)(void *)(data + row * PROBE_BYTES),
-                         .row = (int32_t)row };
-    probe_slots_init(to->control, tap->number);
+    tap->slots[which] = (calls_slots){ .tensor = Py_NewRef(tensor),
+                                       .control = (probe_slots *)(void *)(data + row * PROBE_BYTES),
+                                       .row = (int32_t)row };
+    probe_slots_init(tap->slots[which].control, tap->number);
     set_products(tap->state->calls, tap);
+}
+
+/* Gives every module that the first consumer of this one observes a row of one tensor.  Rows are in the
+ * order of the modules in the model, so models of a class may share a graph. */
+static void make_shared(const calls_tap *tap)
+{
+    const calls_consumer *consumer = NULL; /* borrowed */
+    char *data = NULL;
+    for (Py_ssize_t i = 0; consumer == NULL && i < PyTuple_GET_SIZE(tap->links); i++)
+        if (calls_link_hears(calls_link_at(tap->links, i)))
+            consumer = calls_link_at(tap->links, i)->consumer;
+    if (consumer == NULL)
+        return;
+    Py_ssize_t count = PyList_GET_SIZE(consumer->links);
+    PyObject *tensor = make_tensor(tap, count, &data); /* owned */
+    for (Py_ssize_t i = 0; tensor != NULL && i < count && i < PyList_GET_SIZE(consumer->links); i++) {
+        calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
+        if (one != NULL && one->slots[CALLS_SHARED].tensor == NULL)
+            take_row(one, CALLS_SHARED, tensor, data, i);
+    }
+    Py_XDECREF(tensor);
+}
+
+static void make_own(calls_tap *tap)
+{
+    char *data = NULL;
+    PyObject *tensor = make_tensor(tap, 1, &data); /* owned */
+    if (tensor != NULL)
+        take_row(tap, CALLS_OWN, tensor, data, 0);
+    Py_XDECREF(tensor);
+}
+
+/* A new reference to a tensor that was just asked for, or to None. */
+static PyObject *tensor_of(const calls_tap *tap, int which)
+{
+    PyObject *tensor = tap->slots[which].tensor; /* borrowed */
+    if (tensor == NULL && PyErr_Occurred())
+        return NULL;
+    return Py_NewRef(tensor != NULL ? tensor : Py_None);
 }
 
 /* ModuleTap.slots: the tensor that the probes of this module write to; made when first asked for. */
 PyObject *calls_traced_slots(PyObject *self, void *Py_UNUSED(closure))
 {
-    calls_tap *tap = (calls_tap *)self;
-    char *data = NULL;
-    int is_again = 0;
-    PyObject *tensor =
-        tap->slots[CALLS_OWN].tensor == NULL ? make_tensor(tap->state, 1, &data, &is_again) : NULL;
-    if (tensor != NULL)
-        take_row(tap, &tap->slots[CALLS_OWN], tensor, data, 0);
-    Py_XDECREF(tensor);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
-        if (is_again && calls_link_hears(calls_link_at(tap->links, i)))
-            calls_link_at(tap->links, i)->consumer->is_compiled_again = true;
-    if (tap->slots[CALLS_OWN].tensor == NULL && PyErr_Occurred())
-        return NULL;
-    return Py_NewRef(tap->slots[CALLS_OWN].tensor != NULL ? tap->slots[CALLS_OWN].tensor : Py_None);
+    if (((calls_tap *)self)->slots[CALLS_OWN].tensor == NULL)
+        make_own((calls_tap *)self);
+    return tensor_of((calls_tap *)self, CALLS_OWN);
 }
 
-/* ModuleTap.shared: the tensor with a row for each module that the first consumer of this one observes.
- * Rows are in the order of the modules in the model, so models of a class may share a graph. */
+/* ModuleTap.shared: the one with a row for each module that is observed with this one. */
 PyObject *calls_traced_shared(PyObject *self, void *Py_UNUSED(closure))
 {
-    calls_tap *tap = (calls_tap *)self;
-    calls_consumer *consumer = NULL;
-    for (Py_ssize_t i = 0; consumer == NULL && i < PyTuple_GET_SIZE(tap->links); i++)
-        if (calls_link_hears(calls_link_at(tap->links, i)))
-            consumer = calls_link_at(tap->links, i)->consumer;
-    if (tap->slots[CALLS_SHARED].tensor == NULL && consumer != NULL) {
-        char *data = NULL;
-        int is_again = 0;
-        Py_ssize_t count = PyList_GET_SIZE(consumer->links);
-        PyObject *tensor = make_tensor(tap->state, count, &data, &is_again); /* owned */
-        for (Py_ssize_t i = 0; tensor != NULL && i < count && i < PyList_GET_SIZE(consumer->links); i++) {
-            calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
-            if (one != NULL && one->slots[CALLS_SHARED].tensor == NULL)
-                take_row(one, &one->slots[CALLS_SHARED], tensor, data, i);
-        }
-        Py_XDECREF(tensor);
-        consumer->is_compiled_again |= is_again != 0;
-    }
-    if (tap->slots[CALLS_SHARED].tensor == NULL && PyErr_Occurred())
-        return NULL;
-    return Py_NewRef(tap->slots[CALLS_SHARED].tensor != NULL ? tap->slots[CALLS_SHARED].tensor : Py_None);
+    if (((calls_tap *)self)->slots[CALLS_SHARED].tensor == NULL)
+        make_shared((calls_tap *)self);
+    return tensor_of((calls_tap *)self, CALLS_SHARED);
 }
 
 /* ModuleTap.row: Dynamo's guards ask for it before they ask for the tensor. */
@@ -286,8 +283,7 @@ static bool is_forward_of_root(const calls_state *calls, const PyObject *code)
 BINDING_FUNCTION(calls_begins_whole)
 {
     calls_state *calls = binding_state_of(module)->calls;
-    if (binding_read_arguments("_begins_whole", 1, (const binding_option[]){ { 0 } }, args, nargs,
-                               kwnames) < 0)
+    if (binding_read_arguments("_begins_whole", 1, NULL, args, nargs, kwnames) < 0)
         return NULL;
     const calls_tap *tap = calls_tap_numbered(calls, calls->asked);
     return PyBool_FromLong((tap != NULL && calls_tap_is_root(tap)) || is_forward_of_root(calls, args[0]));

@@ -48,7 +48,6 @@ void calls_state_free(calls_state *calls)
     if (calls != NULL) {
         calls_state_clear(calls);
         PyMem_Free(calls->taps);
-        PyMem_Free(calls->places);
     }
     PyMem_Free(calls);
 }

@@ -32,6 +32,7 @@
 
 #include "binding/state.h"
 #include "binding/type.h"
+#include "probe/operator.h"
 #include "tensor/look.h"
 
 typedef struct calls_consumer calls_consumer;
@@ -60,6 +61,7 @@ typedef struct calls_event {
     bool is_training;    /* of the outermost watched module of this thread; CALLS_PHASE */
     bool is_outermost;   /* no other watched module is running in this thread */
     int64_t start, end;  /* ns of time.perf_counter_ns(); CALLS_TIME; end only after */
+    int64_t cost;        /* of probed: ns that the row has taken so far; 0: it is not timed */
     tensor_looks *looks; /* views and statistics, shared by the consumers of this event: see look.h */
 } calls_event;
 
@@ -83,13 +85,11 @@ typedef struct calls_table {
     int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);  /* or NULL */
     /* For modules inside compiled graphs.  products: what is wanted of a place, of TT_PRODUCT_ and
      * PROBE_SEEN, at the step that runs.  probed: a tensor was there; of the event only module, call,
-     * thread, depth and is_training are set.  Where probed is NULL, after() is called when the module's
+     * thread, depth, cost and is_training are set.  Where probed is NULL, after() is called when the module's
      * last tensor was there, with copies of those of which TT_PRODUCT_VALUE was wanted. */
     uint32_t (*products)(calls_consumer *self, calls_link *link, const calls_probe_place *place);
     int (*probed)(calls_consumer *self, calls_link *link, const calls_event *event,
                   const calls_probe_place *place, const struct probe_row *row);
-    /* What a row took, from the operator to here, in ns; of one row in RECORDER_SAMPLES.  Or NULL. */
-    void (*spent)(calls_consumer *self, calls_link *link, const calls_probe_place *place, int64_t ns);
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
 
@@ -214,12 +214,12 @@ typedef struct calls_state {
     Py_ssize_t module_count; /* of sys.modules, when it was not among them */
     PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
-    PyObject *forward_code;    /* owned or NULL; of what make_forward makes */
-    PyObject *place_numbers;   /* owned or NULL; (kind, text, is first, is last): index in places */
-    PyObject *objection;       /* owned or NULL; of a consumer, from where it could not be raised */
-    PyObject *callbacks;       /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
-    calls_probe_place *places; /* owned; by slot; their texts are of place_numbers */
-    size_t place_count, place_cap;
+    PyObject *forward_code;  /* owned or NULL; of what make_forward makes */
+    PyObject *place_numbers; /* owned or NULL; (kind, text, is first, is last): index in places */
+    PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
+    PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
+    calls_probe_place places[PROBE_SLOTS]; /* by slot; their texts are of place_numbers */
+    size_t place_count;
     struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
     size_t tap_count, tap_cap;
     bool is_compiling;         /* it has begun to compile something */
@@ -306,7 +306,7 @@ void calls_traced_update(binding_state *state, calls_tap *tap); /* its links hav
 PyObject *calls_traced_slots(PyObject *self, void *closure);
 PyObject *calls_traced_shared(PyObject *self, void *closure);
 PyObject *calls_traced_row(PyObject *self, void *closure);
-bool calls_place_of(const calls_state *calls, int32_t slot, calls_probe_place *out);
+const calls_probe_place *calls_place_at(const calls_state *calls, int32_t slot); /* NULL: unknown */
 bool calls_tap_is_root(const calls_tap *tap);  /* of one who hears of compiled graphs */
 bool calls_link_hears(const calls_link *link); /* ... of modules inside compiled graphs */
 bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place);

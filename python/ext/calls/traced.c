@@ -172,8 +172,7 @@ void calls_traced_prepare(calls_tap *tap)
 /* _dynamo_imported(): torch._dynamo has been imported, after a module was watched. */
 BINDING_FUNCTION(calls_dynamo_imported)
 {
-    if (binding_read_arguments("_dynamo_imported", 0, (const binding_option[]){ { 0 } }, args, nargs,
-                               kwnames) < 0)
+    if (binding_read_arguments("_dynamo_imported", 0, NULL, args, nargs, kwnames) < 0)
         return NULL;
     calls_traced_listen(binding_state_of(module));
     Py_RETURN_NONE;
@@ -183,8 +182,7 @@ BINDING_FUNCTION(calls_dynamo_imported)
 BINDING_FUNCTION(calls_begin_compiling)
 {
     binding_state *state = binding_state_of(module);
-    if (binding_read_arguments("_begin_compiling", 0, (const binding_option[]){ { 0 } }, args, nargs,
-                               kwnames) < 0)
+    if (binding_read_arguments("_begin_compiling", 0, NULL, args, nargs, kwnames) < 0)
         return NULL;
     state->calls->is_compiling = true;
     for (size_t i = 0; i < state->calls->tap_count; i++) { /* more are added meanwhile */

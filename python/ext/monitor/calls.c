@@ -7,7 +7,6 @@
 
 #include "calls/places.h"
 #include "probe/log.h"
-#include "probe/operator.h"
 #include "summary/functions.h"
 
 #include <string.h>

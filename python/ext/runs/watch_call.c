@@ -8,7 +8,6 @@
 #include "runs/watch.h"
 
 #include "probe/log.h"
-#include "probe/operator.h"
 
 enum { MOST_CALLS = 1 << 16 }; /* of one module in a step, whose gradients are awaited */
 
@@ -267,20 +266,15 @@ static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_
     tag.site = site;
     if (!place->is_gradient && self->has_activation_gradients && !place->is_input)
         note_call(self, link, event, row->call);
-    return runs_watch_record_row(self, row, &tag);
-}
-
-static void watch_spent(calls_consumer *consumer, calls_link *link, const calls_probe_place *place,
-                        int64_t ns)
-{
-    runs_watch *self = (runs_watch *)consumer;
-    int32_t site = probed_site(self, link, place, place->is_gradient);
-    if (site >= 0)
-        runs_recorder_charge(self->recorder, site, ns);
+    int64_t start = event->cost != 0 ? runs_clock_fine() : 0;
+    int result = runs_watch_record_row(self, row, &tag);
+    if (start != 0 && result == 0)
+        runs_recorder_charge(self->recorder, site, event->cost + runs_clock_fine() - start);
+    return result;
 }
 
 #define WATCH_CALLS                                                                                 \
-    .enter = watch_enter, .products = watch_products, .probed = watch_probed, .spent = watch_spent, \
-    .after = watch_after, .free_data = free_sites
+    .enter = watch_enter, .products = watch_products, .probed = watch_probed, .after = watch_after, \
+    .free_data = free_sites
 const calls_table runs_watch_calls = { WATCH_CALLS };
 const calls_table runs_watch_calls_with_inputs = { WATCH_CALLS, .before = watch_before };

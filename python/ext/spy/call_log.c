@@ -6,7 +6,6 @@
 #include "base/array.h"
 #include "calls/source.h"
 #include "probe/log.h"
-#include "probe/operator.h"
 #include "tensor/facts.h"
 #include "tensor/walk.h"
 

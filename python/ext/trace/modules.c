@@ -4,7 +4,6 @@
  * traced in it, and the line source is attached only if one of them needs it; an iteration that is not
  * traced costs a few comparisons.  When it ends, the groups that are due are gathered.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "probe/operator.h"
 #include "trace/engine.h"
 
 static trace_mode mode_of(bool is_training)
