@@ -26,31 +26,6 @@ __attribute__((noinline)) calls_thread *calls_thread_here(void)
     return &this_thread;
 }
 
-/* A frame that was given back is used again: malloc takes longer than all the rest. */
-static calls_frame *frame_take(binding_state *state)
-{
-    calls_frame *frame = state->calls->spare;
-    if (frame == NULL)
-        return PyMem_Malloc(sizeof *frame);
-    state->calls->spare = frame->below;
-    return frame;
-}
-
-static void frame_give(binding_state *state, calls_frame *frame)
-{
-    frame->below = state->calls->spare;
-    state->calls->spare = frame;
-}
-
-void calls_frames_free(calls_frame *spare)
-{
-    while (spare != NULL) {
-        calls_frame *below = spare->below;
-        PyMem_Free(spare);
-        spare = below;
-    }
-}
-
 /* Does this frame of Python's run: is it `at`, or who called that? */
 static bool is_running(const base_frame *wanted, base_frame *at)
 {
@@ -200,14 +175,6 @@ static int enter(binding_state *state, calls_frame *frame)
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
     if (calls_traced_drain(state, false) < 0)
         return -1;
-    frame->calls = frame->few_calls;
-    if (count > (Py_ssize_t)(sizeof frame->few_calls / sizeof *frame->few_calls)) {
-        frame->calls = PyMem_Calloc((size_t)count, sizeof *frame->calls);
-        if (frame->calls == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-    }
     frame->is_in_backward = false;
     uint32_t wants = wants_of(frame);
     if (wants & CALLS_FORWARD_ONLY && probe_is_in_backward()) {
@@ -219,10 +186,12 @@ static int enter(binding_state *state, calls_frame *frame)
     if (wants & CALLS_PHASE)
         frame->is_training =
             frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_ignored(frame, link_at(frame, i)))
-            frame->calls[i] =
-                calls_link_count(link_at(frame, i), thread, frame->is_training, frame->outer == NULL);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        calls_link *link = link_at(frame, i);
+        frame->calls[i] = is_ignored(frame, link)
+                              ? 0
+                              : calls_link_count(link, thread, frame->is_training, frame->outer == NULL);
+    }
     if (frame->outer == NULL)
         prepare_compiled(state, frame);
     frame->start = wants & CALLS_TIME ? base_clock(CLOCK_MONOTONIC) : 0;
@@ -239,8 +208,6 @@ static int enter(binding_state *state, calls_frame *frame)
     tensor_looks_clear(&looks);
     if (result == 0)
         frame_push(frame);
-    else if (frame->calls != frame->few_calls)
-        PyMem_Free(frame->calls);
     return result;
 }
 
@@ -294,8 +261,6 @@ static PyObject *leave(binding_state *state, calls_frame *frame, PyObject *outpu
             tell_after(state, frame, NULL, exception);
         PyErr_SetRaisedException(exception);
     }
-    if (frame->calls != frame->few_calls)
-        PyMem_Free(frame->calls);
     return output;
 }
 
@@ -364,12 +329,13 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    calls_frame *frame = frame_take(tap->state); /* what is not set here is when it is entered */
+    size_t count = (size_t)PyTuple_GET_SIZE(tap->links);
+    calls_frame *frame = PyMem_Malloc(sizeof *frame + count * sizeof *frame->calls); /* owned */
     if (frame == NULL) {
         PyErr_NoMemory();
         goto out;
     }
-    frame->links = Py_NewRef(tap->links);
+    frame->links = Py_NewRef(tap->links); /* what is not set here is when it is entered */
     frame->module = module;
     frame->args = args;
     frame->kwargs = kwargs;
@@ -382,7 +348,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);
-    frame_give(tap->state, frame);
+    PyMem_Free(frame);
 out:
     Py_XDECREF(module);
     return output;

@@ -10,10 +10,8 @@
 /* ---- ModuleEvent --------------------------------------------------------- */
 
 typedef struct event_object {
-    PyObject_HEAD PyObject *name, *module, *args, *kwargs, *output, *exception; /* owned; NULL is None */
-    unsigned int call, depth, thread;
-    long long start, end;
-    char training, outermost;
+    PyObject_HEAD PyObject *name; /* owned */
+    calls_event event;            /* its references are owned; NULL is None */
 } event_object;
 
 static PyObject *event_make(binding_state *state, const calls_link *link, const calls_event *event)
@@ -22,38 +20,33 @@ static PyObject *event_make(binding_state *state, const calls_link *link, const 
     if (self == NULL)
         return NULL;
     self->name = Py_NewRef(link->name);
-    self->module = Py_NewRef(event->module);
-    self->args = Py_NewRef(event->args);
-    self->kwargs = Py_XNewRef(event->kwargs);
-    self->output = Py_XNewRef(event->output);
-    self->exception = Py_XNewRef(event->exception);
-    self->call = event->call;
-    self->depth = event->depth;
-    self->thread = event->thread;
-    self->start = event->start;
-    self->end = event->end;
-    self->training = event->is_training;
-    self->outermost = event->is_outermost;
+    self->event = *event;
+    self->event.looks = NULL; /* they end with the event */
+    Py_INCREF(event->module);
+    Py_INCREF(event->args);
+    Py_XINCREF(event->kwargs);
+    Py_XINCREF(event->output);
+    Py_XINCREF(event->exception);
     PyObject_GC_Track((PyObject *)self);
     return (PyObject *)self;
 }
 
-BINDING_OWNS(event, event_object, name, exception)
+BINDING_OWNS(event, event_object, name, event.exception)
 
 static PyMemberDef event_members[] = {
     { "name", T_OBJECT, offsetof(event_object, name), READONLY, NULL },
-    { "module", T_OBJECT, offsetof(event_object, module), READONLY, NULL },
-    { "args", T_OBJECT, offsetof(event_object, args), READONLY, NULL },
-    { "kwargs", T_OBJECT, offsetof(event_object, kwargs), READONLY, NULL },
-    { "output", T_OBJECT, offsetof(event_object, output), READONLY, NULL },
-    { "exception", T_OBJECT, offsetof(event_object, exception), READONLY, NULL },
-    { "call", T_UINT, offsetof(event_object, call), READONLY, NULL },
-    { "depth", T_UINT, offsetof(event_object, depth), READONLY, NULL },
-    { "thread", T_UINT, offsetof(event_object, thread), READONLY, NULL },
-    { "start", T_LONGLONG, offsetof(event_object, start), READONLY, NULL },
-    { "end", T_LONGLONG, offsetof(event_object, end), READONLY, NULL },
-    { "training", T_BOOL, offsetof(event_object, training), READONLY, NULL },
-    { "outermost", T_BOOL, offsetof(event_object, outermost), READONLY, NULL },
+    { "module", T_OBJECT, offsetof(event_object, event.module), READONLY, NULL },
+    { "args", T_OBJECT, offsetof(event_object, event.args), READONLY, NULL },
+    { "kwargs", T_OBJECT, offsetof(event_object, event.kwargs), READONLY, NULL },
+    { "output", T_OBJECT, offsetof(event_object, event.output), READONLY, NULL },
+    { "exception", T_OBJECT, offsetof(event_object, event.exception), READONLY, NULL },
+    { "call", T_UINT, offsetof(event_object, event.call), READONLY, NULL },
+    { "depth", T_UINT, offsetof(event_object, event.depth), READONLY, NULL },
+    { "thread", T_UINT, offsetof(event_object, event.thread), READONLY, NULL },
+    { "start", T_LONGLONG, offsetof(event_object, event.start), READONLY, NULL },
+    { "end", T_LONGLONG, offsetof(event_object, event.end), READONLY, NULL },
+    { "training", T_BOOL, offsetof(event_object, event.is_training), READONLY, NULL },
+    { "outermost", T_BOOL, offsetof(event_object, event.is_outermost), READONLY, NULL },
     { 0 },
 };
 

@@ -39,8 +39,6 @@ void calls_state_clear(calls_state *calls)
 {
     binding_clear(calls, offsetof(calls_state, slot), offsetof(calls_state, callbacks));
     calls->tap_count = calls->place_count = 0;
-    calls_frames_free(calls->spare);
-    calls->spare = NULL;
 }
 
 void calls_state_free(calls_state *calls)
@@ -168,34 +166,33 @@ BINDING_CLASS(calls_link, "tensortap._core.ModuleLink", calls_link, BINDING_GC |
 
 /* ---- add and remove ------------------------------------------------------ */
 
-/* The tuple without the link, or with it; NULL with an exception. */
-static PyObject *tuple_without(PyObject *links, const calls_link *link)
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(links), kept = 0;
-    PyObject *out = PyTuple_New(count - 1);
-    for (Py_ssize_t i = 0; out != NULL && i < count; i++) {
-        PyObject *at = PyTuple_GET_ITEM(links, i); /* borrowed */
-        if (at != (const PyObject *)link)
-            PyTuple_SET_ITEM(out, kept++, Py_NewRef(at));
-    }
-    return out;
-}
-
 static bool is_last(PyObject *link)
 {
     const calls_consumer *consumer = ((calls_link *)link)->consumer;
     return consumer != NULL && consumer->wants & CALLS_LAST;
 }
 
+/* The tuple with a link: those of consumers that are told last stay behind it.  NULL with an exception. */
 static PyObject *tuple_with(PyObject *links, calls_link *link)
 {
-    Py_ssize_t count = PyTuple_GET_SIZE(links), place = count;
+    PyObject *list = PySequence_List(links); /* owned */
+    Py_ssize_t place = PyTuple_GET_SIZE(links);
     while (!is_last((PyObject *)link) && place > 0 && is_last(PyTuple_GET_ITEM(links, place - 1)))
         place--;
-    PyObject *out = PyTuple_New(count + 1);
-    for (Py_ssize_t i = 0; out != NULL && i <= count; i++)
-        PyTuple_SET_ITEM(
-            out, i, Py_NewRef(i == place ? (PyObject *)link : PyTuple_GET_ITEM(links, i - (i > place))));
+    PyObject *out =
+        list != NULL && PyList_Insert(list, place, (PyObject *)link) == 0 ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return out;
+}
+
+/* The tuple without a link; NULL with an exception if it is not there. */
+static PyObject *tuple_without(PyObject *links, calls_link *link)
+{
+    PyObject *list = PySequence_List(links); /* owned */
+    Py_ssize_t place = list != NULL ? PySequence_Index(list, (PyObject *)link) : -1;
+    PyObject *out =
+        place >= 0 && PyList_SetSlice(list, place, place + 1, NULL) == 0 ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
     return out;
 }
 
@@ -332,14 +329,11 @@ static void link_take_off(binding_state *state, calls_link *link)
     PyObject *module = NULL;                        /* owned; NULL: gone */
     (void)PyWeakref_GetRef(link->module, &module);
     calls_tap *tap = module != NULL ? (calls_tap *)Py_XNewRef((PyObject *)link->tap) : NULL; /* owned */
-    int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
-    if (is_there > 0) {
-        PyObject *links = tuple_without(tap->links, link);
-        if (links != NULL) {
-            Py_SETREF(tap->links, links);
-            calls_traced_update(state, tap);
-            tap_take_out_if_idle(state, tap, module);
-        }
+    PyObject *links = tap != NULL ? tuple_without(tap->links, link) : NULL;
+    if (links != NULL) {
+        Py_SETREF(tap->links, links);
+        calls_traced_update(state, tap);
+        tap_take_out_if_idle(state, tap, module);
     }
     Py_XDECREF(tap);
     link_cut(link);

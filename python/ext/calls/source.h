@@ -48,7 +48,7 @@ typedef struct calls_probe_place {
 } calls_probe_place;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
- * for the time of the call. */
+ * for the time of the call; they come first. */
 typedef struct calls_event {
     PyObject *module;    /* the one called; a replica under DataParallel */
     PyObject *args;      /* tuple */
@@ -222,11 +222,10 @@ typedef struct calls_state {
     size_t place_count;
     struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
     size_t tap_count, tap_cap;
-    bool is_compiling;         /* it has begun to compile something */
-    bool has_slots;            /* some module was traced with probes */
-    uint64_t asked;            /* number of the tap whose probes Dynamo has read last */
-    uint32_t thread_count;     /* threads that have been given a number */
-    struct calls_frame *spare; /* owned; frames to use again, one below the other */
+    bool is_compiling;     /* it has begun to compile something */
+    bool has_slots;        /* some module was traced with probes */
+    uint64_t asked;        /* number of the tap whose probes Dynamo has read last */
+    uint32_t thread_count; /* threads that have been given a number */
 } calls_state;
 calls_state *calls_state_create(void); /* or NULL with an exception */
 void calls_state_clear(calls_state *names);
@@ -243,17 +242,16 @@ typedef struct calls_thread {
 
 /* A call that is going on. */
 typedef struct calls_frame {
-    struct calls_frame *below;        /* that began before it in this thread; or the next spare one */
+    struct calls_frame *below;        /* that began before it in this thread */
     struct calls_frame *outer;        /* the nearest of these that it is part of, or NULL */
     struct base_frame *caller;        /* of Python, for comparison only */
     PyObject *links;                  /* owned; tuple */
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
-    uint32_t *calls;                  /* of each link; few_calls or owned */
-    uint32_t few_calls[4];
     calls_thread *thread;
     int64_t start;
     bool is_training;
     bool is_in_backward;
+    uint32_t calls[]; /* number of the call, of each link */
 } calls_frame;
 
 /* What the probes of a module write to: alone, and in a graph of the whole model of a consumer. */
@@ -327,7 +325,6 @@ void calls_forward_find(calls_forward_names *names);
 PyObject *calls_forward(struct calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
 
 calls_thread *calls_thread_here(void);
-void calls_frames_free(calls_frame *spare);
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
 /* Have copies and pickles of this class leave our object out, until removed, and the forward that
