@@ -4,22 +4,20 @@
 
 #include "base/array.h"
 
-void *calls_places_find(const calls_places *known, const tensor_place *path)
+void *calls_places_find(const calls_places *known, uint64_t hash, size_t likely)
 {
-    size_t next = (size_t)path->found - 1; /* tensors mostly come in the same order */
-    if (next < known->count && known->all[next]->hash == path->hash)
-        return known->all[next];
+    if (likely < known->count && known->all[likely]->hash == hash)
+        return known->all[likely];
     for (size_t i = 0; i < known->count; i++)
-        if (known->all[i]->hash == path->hash)
+        if (known->all[i]->hash == hash)
             return known->all[i];
     return NULL;
 }
 
-bool calls_places_add(calls_places *known, const tensor_place *path, calls_place *place)
+bool calls_places_add(calls_places *known, calls_place *place)
 {
     if (!base_array_grow(&known->all, &known->cap, known->count + 1, sizeof(calls_place *)))
         return false;
-    place->hash = path->hash;
     known->all[known->count++] = place;
     return true;
 }

@@ -11,7 +11,7 @@
 
 /* First member of what a consumer knows of one place; memory of PyMem_. */
 typedef struct calls_place {
-    uint64_t hash; /* of its path */
+    uint64_t hash; /* of its path; inside a compiled graph its slot */
 } calls_place;
 
 /* { 0 } at first.  Each place is an allocation of its own: another thread may add one
@@ -21,10 +21,10 @@ typedef struct calls_places {
     size_t count, cap;
 } calls_places;
 
-/* The place with this path, or NULL. */
-void *calls_places_find(const calls_places *known, const tensor_place *path);
-/* Adds a place with this path.  False: out of memory, without an exception, and it is not added. */
-bool calls_places_add(calls_places *known, const tensor_place *path, calls_place *place);
+/* The place with this hash, or NULL; it most likely is the one with this index. */
+void *calls_places_find(const calls_places *known, uint64_t hash, size_t likely);
+/* Adds a place, of which hash is set.  False: out of memory, without an exception, and it is not added. */
+bool calls_places_add(calls_places *known, calls_place *place);
 /* Frees all places, after free_one (or NULL) has freed what is in each. */
 void calls_places_clear(calls_places *known, void (*free_one)(calls_place *place));
 

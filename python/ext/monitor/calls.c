@@ -9,8 +9,6 @@
 #include "probe/log.h"
 #include "summary/functions.h"
 
-#include <string.h>
-
 /* A place in the output of one module. */
 typedef struct metric_place {
     calls_place place;
@@ -21,87 +19,25 @@ typedef struct metric_place {
 
 /* What a link of ours carries. */
 typedef struct link_rows {
-    calls_places places;
-    uint64_t generation;        /* of the rows */
-    int32_t codes[PROBE_SLOTS]; /* what resolve said of places in compiled graphs, plus UNKNOWN */
+    calls_places outputs, probed; /* probed: inside compiled graphs */
+    uint64_t generation;          /* of the rows */
 } link_rows;
-enum { UNKNOWN = 3 }; /* resolve returns -2 or more: 0 is not known yet */
 
 static void free_place(calls_place *place)
 {
     Py_DECREF(((metric_place *)place)->name);
 }
 
+static void clear_rows(link_rows *known)
+{
+    calls_places_clear(&known->outputs, free_place);
+    calls_places_clear(&known->probed, free_place);
+}
+
 static void free_rows(void *data)
 {
-    calls_places_clear(&((link_rows *)data)->places, free_place);
+    clear_rows(data);
     PyMem_Free(data);
-}
-
-typedef struct walk_context {
-    monitor_metrics *metrics;
-    calls_link *link;
-    tensor_looks *looks;
-    uint64_t generation;
-} walk_context;
-
-/* The places that this walk knows; NULL: Python code ran and they are gone. */
-static calls_places *places_of(const walk_context *walk)
-{
-    link_rows *known = walk->link->data;
-    return known->generation == walk->generation && walk->metrics->generation == walk->generation
-               ? &known->places
-               : NULL;
-}
-
-/* Asks Python what is wanted of a new place.  NULL: with an exception, or without one if places are
- * gone. */
-static metric_place *make_place(const walk_context *walk, const tensor_place *path)
-{
-    PyObject *name = tensor_place_name(walk->link->name, path); /* owned */
-    PyObject *answer =
-        name != NULL ? PyObject_CallOneArg(walk->metrics->resolve, name) : NULL; /* owned */
-    long code = answer != NULL ? PyLong_AsLong(answer) : -1;
-    metric_place *place = PyErr_Occurred() ? NULL : PyMem_Calloc(1, sizeof *place);
-    calls_places *known = places_of(walk);
-    tensor_looks_clear(walk->looks); /* that was Python code */
-    Py_XDECREF(answer);
-    if (place != NULL && known != NULL) {
-        long row = (code - (code & 1)) / 2;
-        place->name = name;
-        place->has_functions = (code & 1) != 0;
-        place->row = row < walk->metrics->row_count ? (int32_t)row : -1;
-        if (calls_places_add(known, path, &place->place))
-            return place;
-    }
-    if (!PyErr_Occurred() && known != NULL)
-        PyErr_NoMemory();
-    PyMem_Free(place);
-    Py_XDECREF(name);
-    return NULL;
-}
-
-static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
-{
-    const walk_context *walk = context;
-    monitor_metrics *metrics = walk->metrics;
-    const calls_places *known = places_of(walk);
-    metric_place *place = known != NULL ? calls_places_find(known, path) : NULL;
-    if (known == NULL || (place == NULL && (place = make_place(walk, path)) == NULL))
-        return PyErr_Occurred() ? -1 : 0;
-    PyObject *name = place->has_functions ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
-    int result = 0;
-    if (place->row >= 0)
-        result = monitor_row_read(metrics, walk->looks, place->row, tensor);
-    if (result == 0 && name != NULL) {
-        PyObject *args[] = { name, tensor };
-        PyObject *answer = PyObject_Vectorcall(metrics->tell, args, 2, NULL); /* owned */
-        tensor_looks_clear(walk->looks);
-        result = answer != NULL ? 0 : -1;
-        Py_XDECREF(answer);
-    }
-    Py_XDECREF(name);
-    return result;
 }
 
 /* What is known of a link's tensors; NULL with MemoryError. */
@@ -113,11 +49,78 @@ static link_rows *rows_of(const monitor_metrics *self, calls_link *link)
     }
     link_rows *known = link->data;
     if (known->generation != self->generation) {
-        calls_places_clear(&known->places, free_place);
-        memset(known->codes, 0, sizeof known->codes);
+        clear_rows(known);
         known->generation = self->generation;
     }
     return known;
+}
+
+/* Asks Python what is wanted of a new place with this name, which it steals (NULL: an exception is set).
+ * NULL: with an exception, or without one if the places that are known are gone. */
+static metric_place *make_place(const monitor_metrics *self, calls_places *known, uint64_t hash,
+                                PyObject *name)
+{
+    uint64_t generation = self->generation;
+    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL; /* owned */
+    long code = answer != NULL ? PyLong_AsLong(answer) : -1;
+    metric_place *place = PyErr_Occurred() ? NULL : PyMem_Calloc(1, sizeof *place);
+    bool is_known = generation == self->generation;
+    Py_XDECREF(answer);
+    if (place != NULL && is_known) {
+        long row = (code - (code & 1)) / 2;
+        place->place.hash = hash;
+        place->name = name;
+        place->has_functions = (code & 1) != 0;
+        place->row = row < self->row_count ? (int32_t)row : -1;
+        if (calls_places_add(known, &place->place))
+            return place;
+    }
+    if (!PyErr_Occurred() && is_known)
+        PyErr_NoMemory();
+    PyMem_Free(place);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+/* Calls the user's functions with a tensor.  0, or -1 with an exception. */
+static int tell(const monitor_metrics *self, PyObject *name, PyObject *tensor)
+{
+    PyObject *answer = PyObject_CallFunctionObjArgs(self->tell, name, tensor, NULL); /* owned */
+    Py_XDECREF(answer);
+    return answer != NULL ? 0 : -1;
+}
+
+typedef struct walk_context {
+    monitor_metrics *metrics;
+    calls_link *link;
+    tensor_looks *looks;
+    uint64_t generation;
+} walk_context;
+
+static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
+{
+    const walk_context *walk = context;
+    monitor_metrics *metrics = walk->metrics;
+    if (metrics->generation != walk->generation)
+        return 0; /* Python code ran, and the places are gone */
+    calls_places *known = &((link_rows *)walk->link->data)->outputs;
+    const metric_place *place = calls_places_find(known, path->hash, (size_t)path->found - 1);
+    if (place == NULL) {
+        place = make_place(metrics, known, path->hash, tensor_place_name(walk->link->name, path));
+        tensor_looks_clear(walk->looks); /* that was Python code */
+    }
+    if (place == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *name = place->has_functions ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
+    int result = 0;
+    if (place->row >= 0)
+        result = monitor_row_read(metrics, walk->looks, place->row, tensor);
+    if (result == 0 && name != NULL) {
+        result = tell(metrics, name, tensor);
+        tensor_looks_clear(walk->looks);
+    }
+    Py_XDECREF(name);
+    return result;
 }
 
 static int metric_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
@@ -133,37 +136,29 @@ static int metric_after(calls_consumer *consumer, calls_link *link, const calls_
 
 /* ---- inside compiled graphs ------------------------------------------------ */
 
-/* The row of a tensor and whether functions want it, as Python says; -2: nothing is wanted. */
-static long wanted(monitor_metrics *self, calls_link *link, const calls_probe_place *place)
+/* NULL: nothing is wanted there. */
+static const metric_place *probed_place(const monitor_metrics *self, calls_link *link,
+                                        const calls_probe_place *place)
 {
-    link_rows *known = rows_of(self, link);
-    if (known != NULL && known->codes[place->slot] != 0)
-        return known->codes[place->slot] - UNKNOWN;
-    PyObject *name = place->is_input ? NULL : PyUnicode_Concat(link->name, place->text); /* owned */
-    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL;   /* owned */
-    long code = answer != NULL ? PyLong_AsLong(answer) : -2;
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        code = -2;
-    }
-    Py_XDECREF(answer);
-    Py_XDECREF(name);
-    known = rows_of(self, link); /* resolve may have changed the generation */
-    if (known != NULL)
-        known->codes[place->slot] = (int32_t)code + UNKNOWN;
-    PyErr_Clear();
-    return code;
+    link_rows *known = place->is_input ? NULL : rows_of(self, link);
+    uint64_t slot = (uint64_t)place->slot;
+    const metric_place *found = known != NULL ? calls_places_find(&known->probed, slot, 0) : NULL;
+    if (found == NULL && known != NULL)
+        found = make_place(self, &known->probed, slot, PyUnicode_Concat(link->name, place->text));
+    PyErr_Clear(); /* nobody is there who could be told */
+    return found;
 }
 
 static uint32_t metric_products(calls_consumer *consumer, calls_link *link,
                                 const calls_probe_place *place)
 {
-    monitor_metrics *self = (monitor_metrics *)consumer;
-    long code = consumer->is_off ? -2 : wanted(self, link, place);
-    long row = (code - (code & 1)) / 2;
-    uint32_t products = code & 1 ? TT_PRODUCT_VALUE : 0;
-    if (row >= 0 && row < self->row_count)
-        products |= TT_PRODUCT_STATS | (self->rows[row]->hist != NULL ? TT_PRODUCT_HIST : 0);
+    const monitor_metrics *self = (monitor_metrics *)consumer;
+    const metric_place *known = consumer->is_off ? NULL : probed_place(self, link, place);
+    if (known == NULL)
+        return 0;
+    uint32_t products = known->has_functions ? TT_PRODUCT_VALUE : 0;
+    if (known->row >= 0)
+        products |= TT_PRODUCT_STATS | (self->rows[known->row]->hist != NULL ? TT_PRODUCT_HIST : 0);
     return products;
 }
 
@@ -171,32 +166,29 @@ static int metric_probed(calls_consumer *consumer, calls_link *link, const calls
                          const calls_probe_place *place, const probe_row *seen)
 {
     monitor_metrics *self = (monitor_metrics *)consumer;
-    long code = wanted(self, link, place), number = (code - (code & 1)) / 2;
+    const metric_place *known = probed_place(self, link, place);
     (void)event;
-    if (number >= 0 && number < self->row_count && seen->pending != 0) {
-        PyObject *told = PyObject_CallFunction(self->unread, "lKs", number, seen->pending,
+    if (known != NULL && known->row >= 0 && seen->pending != 0) {
+        PyObject *told = PyObject_CallFunction(self->unread, "iKs", (int)known->row, seen->pending,
                                                tensor_view_result_word(VIEW_DEVICE)); /* owned */
         Py_XDECREF(told);
         return told != NULL ? 0 : -1;
     }
-    if (number >= 0 && number < self->row_count && seen->products & TT_PRODUCT_STATS) {
-        monitor_row **row = &self->rows[number];
+    if (known != NULL && known->row >= 0 && seen->products & TT_PRODUCT_STATS) {
+        monitor_row **row = &self->rows[known->row];
         if ((*row)->hist != NULL && seen->hist != NULL)
             tt_hist_merge(summary_hist_of((*row)->hist), seen->hist);
         if (monitor_row_add(row, seen->stats) < 0)
             return -1;
     }
-    if (!(code & 1) || seen->value == NULL)
+    if (known == NULL || !known->has_functions || seen->value == NULL)
         return 0;
-    PyObject *name = PyUnicode_Concat(link->name, place->text);         /* owned */
+    PyObject *name = Py_NewRef(known->name);                            /* owned: the place may go */
     PyObject *tensor = calls_traced_put(self->state, NULL, NULL, seen); /* owned */
-    PyObject *answer = name != NULL && tensor != NULL
-                           ? PyObject_CallFunctionObjArgs(self->tell, name, tensor, NULL)
-                           : NULL; /* owned */
-    Py_XDECREF(name);
+    int result = tensor != NULL ? tell(self, name, tensor) : -1;
     Py_XDECREF(tensor);
-    Py_XDECREF(answer);
-    return answer != NULL ? 0 : -1;
+    Py_DECREF(name);
+    return result;
 }
 
 const calls_table monitor_calls = {

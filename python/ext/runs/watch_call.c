@@ -26,10 +26,8 @@ typedef struct probed_call {
 
 /* What a link of ours carries. */
 typedef struct link_sites {
-    calls_places outputs, inputs;
-    int32_t *probed;    /* owned; inside compiled graphs; sites + 1 by slot, then those of gradients of
-                        outputs; 0: not known yet */
-    probed_call *calls; /* owned; of one step */
+    calls_places outputs, inputs, probed; /* probed: inside compiled graphs */
+    probed_call *calls;                   /* owned; of one step */
     size_t call_count, call_cap;
     size_t call_found; /* where the last one was found */
     int64_t call_step;
@@ -43,7 +41,7 @@ static void free_sites(void *data)
     link_sites *sites = data;
     calls_places_clear(&sites->outputs, NULL);
     calls_places_clear(&sites->inputs, NULL);
-    PyMem_Free(sites->probed);
+    calls_places_clear(&sites->probed, NULL);
     PyMem_Free(sites->calls);
     PyMem_Free(sites);
 }
@@ -53,38 +51,43 @@ typedef struct walk_context {
     calls_link *link;
     tensor_looks *looks;
     calls_places *known;
-    const char *kind;
     runs_watch_tag tag;
     bool is_output;
 } walk_context;
 
-/* Adds a new place: its name is built, this once. */
-static site_place *make_place(walk_context *walk, const tensor_place *path)
+enum { OUTPUT, INPUT, GRADIENT };
+
+/* Adds a place of this kind with this name, which it steals (NULL: an exception is set); NULL: no memory. */
+static site_place *make_place(runs_watch *self, calls_places *known, uint64_t hash, int kind,
+                              PyObject *name)
 {
-    site_place *place = PyMem_Calloc(1, sizeof *place);
-    PyObject *name = tensor_place_name(walk->link->name, path); /* owned */
-    if (place == NULL || name == NULL)
-        goto out;
-    place->site = runs_watch_site(walk->watch, walk->kind, name);
-    place->gradient_site = walk->is_output && walk->watch->has_activation_gradients
-                               ? runs_watch_site(walk->watch, "activation_gradient", name)
-                               : -1;
-    if (calls_places_add(walk->known, path, &place->place)) {
-        Py_DECREF(name);
-        return place;
+    static const char *const words[] = {
+        [OUTPUT] = "activation", [INPUT] = "input", [GRADIENT] = "activation_gradient"
+    };
+    site_place *place = name != NULL ? PyMem_Calloc(1, sizeof *place) : NULL;
+    bool has_gradient = kind == OUTPUT && self->has_activation_gradients;
+    if (place != NULL) {
+        place->place.hash = hash;
+        place->site = runs_watch_site(self, words[kind], name);
+        place->gradient_site = has_gradient ? runs_watch_site(self, words[GRADIENT], name) : -1;
+        if (!calls_places_add(known, &place->place)) {
+            PyMem_Free(place);
+            place = NULL;
+        }
     }
-out:
-    calls_consumer_take_error(&walk->watch->consumer);
-    PyMem_Free(place);
+    calls_consumer_take_error(&self->consumer);
     Py_XDECREF(name);
-    return NULL;
+    return place;
 }
 
 static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
 {
     walk_context *walk = context;
-    site_place *place = calls_places_find(walk->known, path);
-    if (place == NULL && (place = make_place(walk, path)) == NULL)
+    const site_place *place = calls_places_find(walk->known, path->hash, (size_t)path->found - 1);
+    if (place == NULL) /* its name is built, this once */
+        place = make_place(walk->watch, walk->known, path->hash, walk->is_output ? OUTPUT : INPUT,
+                           tensor_place_name(walk->link->name, path));
+    if (place == NULL)
         return 0;
     walk->tag.site = place->site;
     int result = runs_watch_record(walk->watch, walk->looks, tensor, &walk->tag, NULL);
@@ -169,9 +172,7 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
 
 static int watch_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    walk_context walk = {
-        .watch = (runs_watch *)consumer, .link = link, .kind = "activation", .is_output = true
-    };
+    walk_context walk = { .watch = (runs_watch *)consumer, .link = link, .is_output = true };
     link_sites *sites = sites_of(link);
     if (sites != NULL && event->is_outermost)
         runs_watch_note_call(walk.watch, &sites->root, link->name, event);
@@ -182,7 +183,7 @@ static int watch_after(calls_consumer *consumer, calls_link *link, const calls_e
 
 static int watch_before(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    walk_context walk = { .watch = (runs_watch *)consumer, .link = link, .kind = "input" };
+    walk_context walk = { .watch = (runs_watch *)consumer, .link = link };
     bool has_names = event->kwargs != NULL && PyDict_GET_SIZE(event->kwargs) > 0;
     bool is_single = PyTuple_GET_SIZE(event->args) == 1 && !has_names;
     int result = look(&walk, event, is_single ? PyTuple_GET_ITEM(event->args, 0) : event->args);
@@ -191,38 +192,32 @@ static int watch_before(calls_consumer *consumer, calls_link *link, const calls_
 
 /* ---- inside compiled graphs ---------------------------------------------- */
 
-/* The site of a tensor, or of its gradient; -1: there is none. */
-static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe_place *place,
-                           bool is_gradient)
+static const site_place *probed_place(runs_watch *self, calls_link *link, const calls_probe_place *place)
 {
     link_sites *sites = sites_of(link);
-    if (sites != NULL && sites->probed == NULL)
-        sites->probed = PyMem_Calloc(2 * PROBE_SLOTS, sizeof *sites->probed);
-    if (sites == NULL || sites->probed == NULL)
-        return -1;
-    int32_t *known = &sites->probed[place->slot + (is_gradient ? PROBE_SLOTS : 0)];
-    const char *kind = is_gradient ? "activation_gradient" : place->is_input ? "input" : "activation";
-    PyObject *name = *known == 0 ? PyUnicode_Concat(link->name, place->text) : NULL; /* owned */
-    if (name != NULL)
-        *known = runs_watch_site(self, kind, name) + 1;
-    calls_consumer_take_error(&self->consumer);
-    Py_XDECREF(name);
-    return *known - 1;
+    uint64_t slot = (uint64_t)place->slot;
+    const site_place *known = sites != NULL ? calls_places_find(&sites->probed, slot, 0) : NULL;
+    if (known == NULL && sites != NULL)
+        known = make_place(self, &sites->probed, slot,
+                           place->is_gradient ? GRADIENT
+                           : place->is_input  ? INPUT
+                                              : OUTPUT,
+                           PyUnicode_Concat(link->name, place->text));
+    return known;
 }
 
 static uint32_t watch_products(calls_consumer *consumer, calls_link *link, const calls_probe_place *place)
 {
     runs_watch *self = (runs_watch *)consumer;
-    bool has_gradient = self->has_activation_gradients && !place->is_input;
-    int32_t site = probed_site(self, link, place, place->is_gradient);
-    int32_t later = has_gradient && !place->is_gradient ? probed_site(self, link, place, true) : -1;
-    if (site < 0 || self->recorder->rec == NULL || consumer->is_off)
+    const site_place *known = probed_place(self, link, place);
+    if (known == NULL || known->site < 0 || self->recorder->rec == NULL || consumer->is_off)
         return 0;
     int64_t step = self->recorder->step + (self->is_ahead ? 1 : 0);
-    uint32_t products = tt_recorder_wants(self->recorder->rec, site, step);
+    uint32_t products = tt_recorder_wants(self->recorder->rec, known->site, step);
     if (products != 0 || self->on_nonfinite != NULL)
         return products | TT_PRODUCT_STATS;
-    bool is_noted = later >= 0 && tt_recorder_wants(self->recorder->rec, later, step) != 0;
+    bool is_noted = known->gradient_site >= 0 &&
+                    tt_recorder_wants(self->recorder->rec, known->gradient_site, step) != 0;
     return is_noted ? PROBE_SEEN : 0;
 }
 
@@ -259,17 +254,17 @@ static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_
                         const calls_probe_place *place, const probe_row *row)
 {
     runs_watch *self = (runs_watch *)consumer;
-    int32_t site = probed_site(self, link, place, place->is_gradient);
-    if (site < 0)
+    const site_place *known = probed_place(self, link, place);
+    if (known == NULL || known->site < 0)
         return 0;
     runs_watch_tag tag = place->is_gradient ? call_numbered(link, event, row->call) : tag_of(event);
-    tag.site = site;
-    if (!place->is_gradient && self->has_activation_gradients && !place->is_input)
+    tag.site = known->site;
+    if (known->gradient_site >= 0)
         note_call(self, link, event, row->call);
     int64_t start = event->cost != 0 ? runs_clock_fine() : 0;
     int result = runs_watch_record_row(self, row, &tag);
     if (start != 0 && result == 0)
-        runs_recorder_charge(self->recorder, site, event->cost + runs_clock_fine() - start);
+        runs_recorder_charge(self->recorder, tag.site, event->cost + runs_clock_fine() - start);
     return result;
 }
 
