@@ -297,26 +297,6 @@ static PyObject *stats_of_point(PyObject *self, const tt_point *point)
                               point->ndim > 0 ? point->ndim : 0);
 }
 
-static PyObject *run_stats(PyObject *self, PyObject *args)
-{
-    int file, site;
-    tt_error err = { "" };
-    tt_point point;
-    tt_run *run = PyArg_ParseTuple(args, "ii:stats", &file, &site) ? runs_reader_enter(self) : NULL;
-    if (run == NULL)
-        return NULL;
-    PyObject *list = PyList_New(0); /* owned */
-    int64_t count = (int64_t)tt_run_points(run, file, site);
-    tt_status st = TT_OK;
-    for (int64_t i = 0; list != NULL && st == TT_OK && i < count; i++) {
-        st = tt_run_point(run, file, site, i, &point, &err);
-        if (st == TT_OK && point.products & TT_PRODUCT_STATS)
-            binding_list_add(&list,
-                             Py_BuildValue("(LN)", (long long)point.step, stats_of_point(self, &point)));
-    }
-    return runs_reader_leave(self, st, &err, list);
-}
-
 /* A point by its numbers. */
 typedef struct place {
     int file, site;
@@ -324,21 +304,16 @@ typedef struct place {
     tt_point point; /* what is there */
 } place;
 
-/* Enters the run and finds the point; NULL with an exception. */
-static tt_run *enter_place(PyObject *self, place *at)
+/* Enters the run and finds the point that the arguments name; NULL with an exception. */
+static tt_run *enter_point(PyObject *self, PyObject *args, place *at)
 {
     tt_error err = { "" };
-    tt_run *run = runs_reader_enter(self);
+    tt_run *run =
+        PyArg_ParseTuple(args, "iiL", &at->file, &at->site, &at->index) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_point(run, at->file, at->site, at->index, &at->point, &err);
     return st == TT_OK ? run : (tt_run *)runs_reader_leave(self, st, &err, NULL);
-}
-
-/* The same for the point that the arguments name. */
-static tt_run *enter_point(PyObject *self, PyObject *args, place *at)
-{
-    return PyArg_ParseTuple(args, "iiL", &at->file, &at->site, &at->index) ? enter_place(self, at) : NULL;
 }
 
 static PyObject *run_point(PyObject *self, PyObject *args)
@@ -414,50 +389,31 @@ static PyObject *run_sample(PyObject *self, PyObject *args)
     return runs_reader_leave(self, st, &err, result);
 }
 
-/* ---- values -------------------------------------------------------------- */
-
-/* The value of a point.  False with an exception, and the run is left. */
-static bool find_value(PyObject *self, tt_run *run, const place *at, tt_value *out)
-{
-    tt_error err = { "" };
-    tt_status st = tt_run_value_find(run, at->file, at->point.value_at, out, &err);
-    if (st < 0)
-        runs_reader_leave(self, st, &err, NULL);
-    if (st == TT_EMISMATCH)
-        PyErr_SetString(PyExc_LookupError, "this value was evicted to stay within max_bytes");
-    return st == TT_OK;
-}
-
+/* (dtype, shape, its bytes) */
 static PyObject *run_value(PyObject *self, PyObject *args)
 {
     place at;
     tt_value value;
-    tt_run *run = enter_point(self, args, &at);
-    if (run == NULL || !find_value(self, run, &at, &value))
-        return NULL;
-    PyObject *row = Py_BuildValue("(sNL)", tt_dtype_name(value.dtype),
-                                  binding_shape_tuple(value.shape, value.ndim), (long long)value.bytes);
-    return runs_reader_leave(self, TT_OK, NULL, row);
-}
-
-static PyObject *run_value_read(PyObject *self, PyObject *args)
-{
-    place at;
-    Py_buffer view;
-    tt_value value;
     tt_error err = { "" };
-    tt_status st = TT_EINVAL;
-    if (!PyArg_ParseTuple(args, "iiLw*:value_read", &at.file, &at.site, &at.index, &view))
+    PyObject *memory = NULL, *row = NULL; /* owned */
+    tt_run *run = enter_point(self, args, &at);
+    if (run == NULL)
         return NULL;
-    tt_run *run = enter_place(self, &at);
-    bool is_found = run != NULL && find_value(self, run, &at, &value);
-    if (is_found && view.len >= value.bytes) {
+    tt_status st = tt_run_value_find(run, at.file, at.point.value_at, &value, &err);
+    bool is_gone = st == TT_EMISMATCH;
+    if (st == TT_OK)
+        memory = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)value.bytes);
+    if (memory != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        st = tt_run_value_read(run, &value, view.buf, &err);
+        st = tt_run_value_read(run, &value, PyByteArray_AS_STRING(memory), &err);
         Py_END_ALLOW_THREADS
+        row = Py_BuildValue("(sNN)", tt_dtype_name(value.dtype),
+                            binding_shape_tuple(value.shape, value.ndim), memory);
     }
-    PyBuffer_Release(&view);
-    return is_found ? runs_reader_leave(self, st, &err, Py_NewRef(Py_None)) : NULL;
+    row = runs_reader_leave(self, st, &err, row);
+    if (is_gone)
+        PyErr_SetString(PyExc_LookupError, "this value was evicted to stay within max_bytes");
+    return row;
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -483,14 +439,12 @@ static PyMethodDef methods[] = {
     { "steps", run_steps, METH_VARARGS, "Write all steps as int64; return how many there are." },
     { "series", run_series, METH_VARARGS,
       "Write one field as int64 and float64; return how many points have it." },
-    { "stats", run_stats, METH_VARARGS, "Return (step, Stats) of every point that has it." },
     { "point", run_point, METH_VARARGS,
       "Return (step, time, call, thread, phase, skipped, products, scalar, Stats, Digest)." },
     { "seek", run_seek, METH_VARARGS, "Return the index of a point, or -1." },
     { "hist", run_hist, METH_VARARGS, "Return (low, high, count) of each bin." },
     { "sample", run_sample, METH_VARARGS, "Return the Sample." },
-    { "value", run_value, METH_VARARGS, "Return (dtype, shape, bytes) of a stored value." },
-    { "value_read", run_value_read, METH_VARARGS, "Write the bytes of a stored value." },
+    { "value", run_value, METH_VARARGS, "Return (dtype, shape, memory) of a stored value." },
     { "origin", runs_reader_origin, METH_VARARGS,
       "Return (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None." },
     { "diff", runs_reader_diff, METH_VARARGS, "Return (verdict, first, sites, old, new)." },

@@ -41,13 +41,8 @@ PyObject *runs_recorder_new_findings(PyObject *self, PyObject *Py_UNUSED(none))
     tt_status st = tt_checker_find(recorder->checker, &findings, &err);
     if (st < 0)
         return binding_raise_status(st, &err);
-    PyObject *result = findings->count == 0 ? Py_NewRef(Py_None) : NULL; /* owned */
-    if (result == NULL) {
-        st = tt_findings_write(findings, &text);
-        result = st == TT_OK ? PyUnicode_FromStringAndSize(text.data, (Py_ssize_t)text.len)
-                             : binding_raise_status(st, NULL);
-    }
-    tt_buf_free(&text);
+    PyObject *result = findings->count > 0 ? binding_take_text(tt_findings_write(findings, &text), &text)
+                                           : Py_NewRef(Py_None);
     tt_findings_free(findings);
     return result;
 }

@@ -38,18 +38,14 @@ def numpy_dtype(np: Any, name: str) -> Any:
 
 def value(reader: _core.RunReader, file: int, site: int, index: int, as_numpy: bool) -> Any:
     """Return the value of one point; LookupError if it was evicted."""
-    dtype, shape, size = reader.value(file, site, index)
+    dtype, shape, memory = reader.value(file, site, index)
     if as_numpy:
         np = numpy_module()
-        data = np.empty(size, np.uint8)
-        reader.value_read(file, site, index, data)
-        return data.view(numpy_dtype(np, dtype)).reshape(shape)
+        return np.ndarray(shape, numpy_dtype(np, dtype), memory)
     torch = needed("torch", "there is no torch here; as_numpy=True gives a NumPy array")
     kind = getattr(torch, dtype)
-    if size == 0:
+    if not memory:
         return torch.empty(shape, dtype=kind)
-    memory = bytearray(size)
-    reader.value_read(file, site, index, memory)
     return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
 
 

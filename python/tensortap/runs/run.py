@@ -285,7 +285,8 @@ class Run:
         points = sum(self._reader.points(i, site) for i in wanted)
         arrays.refuse_bomb(self._reader, points, f"read one step, or run.series({name!r}, FIELD)")
         for i in wanted:
-            found += self._reader.stats(i, site)
+            rows = (self._reader.point(i, site, k) for k in range(self._reader.points(i, site)))
+            found += [(row[0], row[8]) for row in rows if row[6] & STATS]
         if len(wanted) > 1:
             found.sort(key=lambda pair: pair[0])
         return [stats for _, stats in found]
