@@ -111,7 +111,7 @@ struct calls_consumer {
     uint32_t probes;        /* of CALLS_PROBE_ */
     bool is_off;            /* nothing is delivered; may be set at any time */
     bool is_compiled_again; /* a module of it had been compiled before it was watched */
-    long long errors;       /* of our own, or of functions that must not raise into the program */
+    uint64_t errors;        /* of our own, or of functions that must not raise into the program */
     PyObject *links;        /* owned; list of calls_link, also of modules that are gone */
     PyObject *error;        /* owned or NULL; the first of the errors */
 };
@@ -120,7 +120,7 @@ struct calls_consumer {
 void calls_consumer_take_error(calls_consumer *self);
 #define CALLS_CONSUMER_MEMBERS(object)                                                     \
     { "off", T_BOOL, offsetof(object, consumer.is_off), 0, "nothing is delivered" },       \
-        { "errors", T_LONGLONG, offsetof(object, consumer.errors), READONLY,               \
+        { "errors", T_ULONGLONG, offsetof(object, consumer.errors), READONLY,              \
           "errors that were kept from the program" },                                      \
     {                                                                                      \
         "error", T_OBJECT, offsetof(object, consumer.error), READONLY, "the first of them" \

@@ -80,12 +80,11 @@ typedef struct trace_tracer {
     PyObject *keep, *gather, *lists; /* owned; functions */
     PyObject *copies;                /* owned; dict of tensor_copy(), of this iteration */
     PyObject *runs;                  /* owned; list of open runs: they get values too */
-    PyObject *replicas;  /* owned; dict: replica of DataParallel that runs now -> its original */
-    PyObject *error;     /* owned or NULL; what keep raised: for the user to see ... */
-    PyObject *own_error; /* owned or NULL; the first of ours */
-    PyObject *core;      /* owned; the extension: it frees `state` */
-    PyObject *matched;   /* owned; bytearray: did a path match anything? */
-    PyObject *indices;   /* owned; list: for each group, a dict from name to address of its state */
+    PyObject *replicas; /* owned; dict: replica of DataParallel that runs now -> its original */
+    PyObject *error;    /* owned or NULL; what keep raised: for the user to see ... */
+    PyObject *core;     /* owned; the extension: it frees `state` */
+    PyObject *matched;  /* owned; bytearray: did a path match anything? */
+    PyObject *indices;  /* owned; list: for each group, a dict from name to address of its state */
     binding_state *state;
     uint64_t error_thread; /* ... in the thread that it was raised in */
     trace_group *groups;   /* owned */
@@ -98,7 +97,6 @@ typedef struct trace_tracer {
     int line_id;                  /* of the line source; -1: not attached */
     int is_wide;                  /* functions may run outside of forward */
     bool is_tracing;              /* some group is on */
-    uint64_t errors;              /* ours, swallowed */
 } trace_tracer;
 
 /* targets.c */

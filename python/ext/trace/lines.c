@@ -131,5 +131,6 @@ int trace_attach(trace_tracer *self)
 void trace_detach(trace_tracer *self)
 {
     if (self->state->lines != NULL)
-        lines_source_stop(self->state->lines, &self->line_id, &self->errors, &self->own_error);
+        lines_source_stop(self->state->lines, &self->line_id, &self->consumer.errors,
+                          &self->consumer.error);
 }

@@ -29,18 +29,12 @@ void trace_set_error(trace_tracer *self, PyObject *error)
     }
 }
 
-/* Counts and clears the error that is set. */
+/* Counts and clears the error that is set; Ctrl-C and the like are the program's. */
 static void take_error(trace_tracer *self)
 {
-    PyObject *error = PyErr_GetRaisedException(); /* owned */
-    if (!PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
-        trace_set_error(self, error); /* Ctrl-C and the like are the program's */
-        return;
-    }
-    self->errors++;
-    if (self->own_error == NULL)
-        self->own_error = Py_NewRef(error);
-    Py_DECREF(error);
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        trace_set_error(self, PyErr_GetRaisedException());
+    calls_consumer_take_error(&self->consumer);
 }
 
 /* ---- states ------------------------------------------------------------------- */

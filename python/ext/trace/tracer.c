@@ -94,7 +94,7 @@ static int tracer_clear(PyObject *op)
         self->places = place->next;
         trace_free_place(place);
     }
-    return binding_clear(op, offsetof(trace_tracer, keep), offsetof(trace_tracer, own_error));
+    return binding_clear(op, offsetof(trace_tracer, consumer.error), offsetof(trace_tracer, error));
 }
 
 /* The lists were gathered: the next value of a name asks for new ones. */
@@ -187,19 +187,14 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
     trace_detach(self);
     calls_source_remove_all(self->state, &self->consumer);
     PyDict_Clear(self->replicas);
-    if (self->error != NULL) { /* of a thread whose iteration has not ended */
-        self->errors++;
-        if (self->own_error == NULL)
-            self->own_error = Py_NewRef(self->error);
-        Py_CLEAR(self->error);
-    }
+    PyErr_SetRaisedException(self->error); /* of a thread whose iteration has not ended, or NULL */
+    self->error = NULL;
+    calls_consumer_take_error(&self->consumer);
     Py_RETURN_NONE; /* places stay: another thread may be looking at one */
 }
 
 static PyMethodDef methods[] = {
-    { "add_module", tracer_add_module, METH_VARARGS,
-      "Listen to a "
-      "module." },
+    { "add_module", tracer_add_module, METH_VARARGS, "Listen to a module." },
     { "add_place", tracer_add_place, METH_VARARGS,
       "Look at locals of a function when it runs with this module." },
     { "start", tracer_start, METH_O, "Start tracing." },
@@ -216,8 +211,7 @@ static PyMemberDef members[] = {
       "and in evaluation" },
     { "matched", T_OBJECT, offsetof(trace_tracer, matched), READONLY,
       "for each path: did anything match?" },
-    { "errors", T_ULONGLONG, offsetof(trace_tracer, errors), READONLY, "errors of our own" },
-    { "error", T_OBJECT, offsetof(trace_tracer, own_error), READONLY, "the first of them" },
+    CALLS_CONSUMER_MEMBERS(trace_tracer),
     { 0 },
 };
 
