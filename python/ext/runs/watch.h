@@ -111,8 +111,8 @@ static inline bool runs_watch_is_finite(const tt_stats *stats)
     return stats->nan + stats->posinf + stats->neginf == 0;
 }
 
-/* Calls function(), or nothing if it is NULL; an exception is counted. */
-void runs_watch_notify(runs_watch *self, PyObject *function);
+/* Calls function(argument), or function(), or nothing if these are NULL; an exception is counted. */
+void runs_watch_notify(runs_watch *self, PyObject *function, PyObject *argument);
 
 /* The site of kind/name, from the recorder; -1: there is none (counted). */
 int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name);

@@ -140,7 +140,7 @@ static void count_forward(runs_watch *self, calls_link *link)
         return;
     bool is_again = sites->trained == recorder->step + 1;
     if (is_again && recorder->forwards == FORWARDS_UNKNOWN)
-        runs_watch_notify(self, self->on_again); /* sets recorder->forwards */
+        runs_watch_notify(self, self->on_again, NULL); /* sets recorder->forwards */
     if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
         recorder->step++;
     sites->trained = recorder->step + 1;
@@ -163,7 +163,7 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
         is_over = is_over || self->noted_count > 0;
         runs_watch_write_noted(self, is_skipped);
         if (is_skipped && !self->notes)
-            runs_watch_notify(self, self->on_skip); /* from now on we look at once */
+            runs_watch_notify(self, self->on_skip, NULL); /* from now on we look at once */
     }
     recorder->is_step_over = false;
     if (is_over && !recorder->is_manual)

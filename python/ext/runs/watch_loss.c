@@ -86,14 +86,6 @@ static bool is_known(runs_recorder *recorder, PyObject *loss)
     return is_same;
 }
 
-static void tell_loss(runs_watch *self, PyObject *loss)
-{
-    PyObject *result =
-        self->on_loss != NULL ? PyObject_CallOneArg(self->on_loss, loss) : NULL; /* owned */
-    calls_consumer_take_error(&self->consumer);
-    Py_XDECREF(result);
-}
-
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
@@ -124,7 +116,7 @@ int runs_watch_note_loss(runs_watch *self)
         result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
         if (result == 0) {
             runs_watch_note_labels(self, loss, name);
-            tell_loss(self, loss);
+            runs_watch_notify(self, self->on_loss, loss);
         }
     }
     Py_XDECREF(name);

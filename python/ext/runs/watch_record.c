@@ -7,9 +7,10 @@
 #include "probe/log.h"
 #include "runs/watch.h"
 
-void runs_watch_notify(runs_watch *self, PyObject *function)
+void runs_watch_notify(runs_watch *self, PyObject *function, PyObject *argument)
 {
-    PyObject *result = function != NULL ? PyObject_CallNoArgs(function) : NULL; /* owned */
+    PyObject *result =
+        function != NULL ? PyObject_CallFunctionObjArgs(function, argument, NULL) : NULL; /* owned */
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(result);
 }
@@ -93,13 +94,10 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
     tt_stats stats = *tensor_look_stats(look);
     tt_event event = { .step = self->recorder->step,
                        .time = runs_clock_coarse(),
-                       .tensor = &look->view.tensor,
                        .stats = products & TT_PRODUCT_STATS ? &stats : NULL };
     set_tag(&event, tag);
-    if (products & (uint32_t)~TT_PRODUCT_STATS)
+    if (products != 0)
         (void)runs_recorder_add(self->recorder, look, products, &event);
-    else if (products != 0)
-        (void)runs_recorder_emit(self->recorder, &event);
     if (products & TT_PRODUCT_VALUE) /* it may have waited without the GIL */
         tensor_looks_clear(looks);
     if (out != NULL)
