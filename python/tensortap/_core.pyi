@@ -237,7 +237,6 @@ class ModuleConsumer(_Consumer):
         *,
         times: bool = False,
         depth: bool = False,
-        phase: bool = True,
         errors: bool = False,
         raises: bool = True,
     ) -> ModuleConsumer: ...

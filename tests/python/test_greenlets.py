@@ -74,7 +74,7 @@ def test_a_call_is_inside_those_of_its_own_greenlet_only(is_replica: bool) -> No
     models[2].eval()
     seen: list[tuple[str, int, bool]] = []
     consumer = ModuleConsumer(
-        after=lambda e: seen.append((e.name, e.depth, e.training)), depth=True, phase=True
+        after=lambda e: seen.append((e.name, e.depth, e.training)), depth=True
     )
     for i, model in enumerate(models):
         for name, module in model.named_modules():

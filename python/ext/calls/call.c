@@ -63,11 +63,6 @@ static void frame_pop(calls_frame *frame)
 
 /* ---- events --------------------------------------------------------------- */
 
-static calls_link *link_at(const calls_frame *frame, Py_ssize_t i)
-{
-    return (calls_link *)PyTuple_GET_ITEM(frame->links, i);
-}
-
 /* Is nothing to be delivered to this link? */
 static bool is_ignored(const calls_frame *frame, const calls_link *link)
 {
@@ -90,19 +85,19 @@ bool calls_is_training(binding_state *state, PyObject *module)
     return is_training;
 }
 
-static uint32_t depth_of(const calls_frame *frame, const calls_consumer *consumer)
+uint32_t calls_depth(const calls_frame *frame, const calls_consumer *consumer)
 {
     uint32_t depth = 0;
-    for (const calls_frame *f = frame->outer; f != NULL; f = f->outer)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
-            depth += link_at(f, i)->consumer == consumer;
+    for (; frame != NULL; frame = frame->outer)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
+            depth += calls_link_at(frame->links, i)->consumer == consumer;
     return depth;
 }
 
 static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_t i, tensor_looks *looks,
                        calls_event *event)
 {
-    const calls_link *link = link_at(frame, i);
+    const calls_link *link = calls_link_at(frame->links, i);
     if (frame->thread->number == 0)
         frame->thread->number = ++state->calls->thread_count;
     *event = (calls_event){
@@ -115,7 +110,7 @@ static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_
         .is_outermost = frame->outer == NULL,
         .start = frame->start,
         .looks = looks,
-        .depth = link->consumer->wants & CALLS_DEPTH ? depth_of(frame, link->consumer) : 0,
+        .depth = link->consumer->wants & CALLS_DEPTH ? calls_depth(frame->outer, link->consumer) : 0,
     };
 }
 
@@ -154,16 +149,17 @@ static void prepare_compiled(binding_state *state, const calls_frame *frame)
     if (!state->calls->is_compiling)
         calls_traced_listen(state);
     for (Py_ssize_t i = 0; state->calls->has_slots && i < PyTuple_GET_SIZE(frame->links); i++)
-        if (link_at(frame, i)->consumer != NULL && link_at(frame, i)->consumer->calls->products != NULL)
-            calls_traced_set_products(state, link_at(frame, i)->consumer);
+        if (calls_link_at(frame->links, i)->consumer != NULL &&
+            calls_link_at(frame->links, i)->consumer->calls->products != NULL)
+            calls_traced_set_products(state, calls_link_at(frame->links, i)->consumer);
 }
 
 static uint32_t wants_of(const calls_frame *frame)
 {
     uint32_t wants = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_ignored(frame, link_at(frame, i)))
-            wants |= link_at(frame, i)->consumer->wants;
+        if (!is_ignored(frame, calls_link_at(frame->links, i)))
+            wants |= calls_link_at(frame->links, i)->consumer->wants;
     return wants;
 }
 
@@ -182,12 +178,10 @@ static int enter(binding_state *state, calls_frame *frame)
         wants = wants_of(frame);
     }
     frame_place(frame);
-    frame->is_training = true;
-    if (wants & CALLS_PHASE)
-        frame->is_training =
-            frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
+    frame->is_training =
+        frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++) {
-        calls_link *link = link_at(frame, i);
+        calls_link *link = calls_link_at(frame->links, i);
         frame->calls[i] = is_ignored(frame, link)
                               ? 0
                               : calls_link_count(link, thread, frame->is_training, frame->outer == NULL);
@@ -198,7 +192,7 @@ static int enter(binding_state *state, calls_frame *frame)
     tensor_looks looks = { .torch = &state->torch };
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
-        calls_link *link = link_at(frame, i);
+        calls_link *link = calls_link_at(frame->links, i);
         if (is_ignored(frame, link) || link->consumer->calls->before == NULL)
             continue;
         calls_event event;
@@ -218,7 +212,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
     tensor_looks looks = { .torch = &state->torch };
     int64_t end = frame->start != 0 ? base_clock(CLOCK_MONOTONIC) : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
-        calls_link *link = link_at(frame, i);
+        calls_link *link = calls_link_at(frame->links, i);
         if (is_ignored(frame, link) || link->consumer->calls->after == NULL ||
             (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
@@ -278,15 +272,13 @@ static PyObject *call_module(calls_tap *tap, PyObject *module, PyObject *args, P
  * The frame of nn.Module.__call__ then tells which module is meant. */
 static PyObject *module_of_caller(const calls_tap *tap)
 {
+    const calls_state *calls = tap->state->calls;
     base_frame *frame = base_frame_running();
-    PyObject *module =
-        frame != NULL ? base_frame_slot(frame, 0, tap->state->calls->self) : NULL;  /* borrowed */
-    PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
-    bool is_it = dict != NULL && PyDict_Check(dict) &&
-                 PyDict_GetItemWithError(dict, tap->state->calls->slot) == (const PyObject *)tap;
-    PyErr_Clear();
+    PyObject *module = frame != NULL ? base_frame_slot(frame, 0, calls->self) : NULL; /* borrowed */
+    PyObject *dict =
+        module != NULL ? calls_dict_with(module, calls->slot, (const PyObject *)tap) : NULL; /* owned */
     Py_XDECREF(dict);
-    return is_it ? module : NULL;
+    return dict != NULL ? module : NULL;
 }
 
 /* 0, or -1 with an exception.  The function may watch the module, also for this call. */

@@ -107,11 +107,11 @@ static const calls_table after_calls = { .after = tell_after, .products = produc
 
 static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "before", "after", "times", "depth", "phase", "errors", "raises", NULL };
+    static char *names[] = { "before", "after", "times", "depth", "errors", "raises", NULL };
     PyObject *before = Py_None, *after = Py_None; /* borrowed */
-    int times = 0, depth = 0, phase = 1, errors = 0, raises = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$ppppp:ModuleConsumer", names, &before, &after,
-                                     &times, &depth, &phase, &errors, &raises))
+    int times = 0, depth = 0, errors = 0, raises = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$pppp:ModuleConsumer", names, &before, &after,
+                                     &times, &depth, &errors, &raises))
         return NULL;
     PyObject *functions[] = { before, after };
     for (int i = 0; i < 2; i++) {
@@ -128,8 +128,8 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->before = before != Py_None ? Py_NewRef(before) : NULL;
     self->after = after != Py_None ? Py_NewRef(after) : NULL;
     self->raises = raises != 0;
-    uint32_t wants = (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) | (phase ? CALLS_PHASE : 0u) |
-                     (errors ? CALLS_ERRORS : 0u);
+    uint32_t wants =
+        (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) | (errors ? CALLS_ERRORS : 0u);
     calls_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
                         wants);
     return (PyObject *)self;
@@ -151,7 +151,7 @@ static PyMemberDef consumer_members[] = {
 
 BINDING_CLASS(calls_consumer, "tensortap._core.ModuleConsumer", consumer_object, BINDING_GC,
               { Py_tp_doc,
-                "ModuleConsumer(before=None, after=None, *, times=False, depth=False, phase=True, "
+                "ModuleConsumer(before=None, after=None, *, times=False, depth=False, "
                 "errors=False, raises=True)\n--\n\n"
                 "Tell functions when modules are called.\n\n"
                 "Each gets a ModuleEvent.  errors=True: after is also called where forward raised.\n"

@@ -11,9 +11,7 @@ typedef struct batch {
     binding_state *state;
     calls_thread *thread;
     bool is_eager; /* a call that is seen eagerly is around it: that one has been entered */
-    bool is_training;
-    bool has_phase; /* is_training was read of a model */
-    int64_t share;  /* of a row in the time that it took to get them, in ns */
+    int64_t share; /* of a row in the time that it took to get them, in ns */
 } batch;
 
 /* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
@@ -49,22 +47,12 @@ static int64_t monotonic_of(int64_t time)
     return time + base_clock(CLOCK_MONOTONIC) - base_clock(CLOCK_REALTIME);
 }
 
-/* Calls of the consumer's modules that are seen eagerly and have not ended. */
-static uint32_t eager_calls(const batch *in, const calls_consumer *consumer)
-{
-    uint32_t count = 0;
-    for (const calls_frame *f = in->thread->top; f != NULL; f = f->outer)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
-            count += calls_link_at(f->links, i)->consumer == consumer;
-    return count;
-}
-
 /* Calls of the consumer's modules around this one: those that are seen eagerly, and those whose names
  * it begins with. */
 static uint32_t depth_of(const batch *in, const calls_link *link)
 {
     const calls_consumer *consumer = link->consumer;
-    uint32_t depth = eager_calls(in, consumer);
+    uint32_t depth = calls_depth(in->thread->top, consumer);
     for (Py_ssize_t i = in->is_eager; i < PyList_GET_SIZE(consumer->links); i++) {
         PyObject *name = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->name; /* borrowed */
         Py_ssize_t length = PyUnicode_GET_LENGTH(name);
@@ -77,6 +65,20 @@ static uint32_t depth_of(const batch *in, const calls_link *link)
     return depth;
 }
 
+/* The phase of a row: that of the eager call around it, or the flag of the outermost module that its
+ * consumer observes. */
+static bool is_training(const batch *in, const calls_link *link, PyObject *module)
+{
+    PyObject *links = link->consumer->links, *root = NULL; /* borrowed; owned */
+    if (in->is_eager)
+        return in->thread->top->is_training;
+    if (links != NULL)
+        (void)PyWeakref_GetRef(((calls_link *)PyList_GET_ITEM(links, 0))->module, &root);
+    bool result = calls_is_training(in->state, root != NULL ? root : module);
+    Py_XDECREF(root);
+    return result;
+}
+
 static calls_event event_of(const batch *in, const calls_link *link, PyObject *module)
 {
     return (calls_event){ .module = module,
@@ -84,7 +86,7 @@ static calls_event event_of(const batch *in, const calls_link *link, PyObject *m
                           .call = link->probed,
                           .thread = in->thread->number,
                           .depth = link->consumer->wants & CALLS_DEPTH ? depth_of(in, link) : 0,
-                          .is_training = in->is_training };
+                          .is_training = is_training(in, link, module) };
 }
 
 /* An outermost module is entered before its parts, but its row comes after theirs.  Another consumer may
@@ -93,7 +95,7 @@ static int enter_root(const batch *in, calls_link *link, PyObject *module, const
                       const probe_row *Py_UNUSED(row))
 {
     if (place->is_first && calls_link_is_root(link) && !link->is_entered &&
-        eager_calls(in, link->consumer) == 0) {
+        calls_depth(in->thread->top, link->consumer) == 0) {
         const calls_table *calls = link->consumer->calls;
         link->probed = calls_link_count(link, in->thread, calls_is_training(in->state, module), true);
         link->is_entered = true;
@@ -151,7 +153,7 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
                     const probe_row *row)
 {
     if (place->is_first && !link->is_entered)
-        link->probed = calls_link_count(link, in->thread, in->is_training, false);
+        link->probed = calls_link_count(link, in->thread, is_training(in, link, module), false);
     if (place->is_first)
         link->is_entered = false;
     if (!calls_link_hears(link) || link->consumer->is_off)
@@ -163,20 +165,6 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
     if (link->consumer->calls->probed == NULL)
         return replay(in, link, place, row, &event);
     return link->consumer->calls->probed(link->consumer, link, &event, place, row);
-}
-
-/* The phase of rows that no eager call is around: the flag of the outermost module that is watched, of
- * the row that came last. */
-static int read_phase(const batch *in, calls_link *link, PyObject *module,
-                      const calls_probe_place *Py_UNUSED(place), const probe_row *Py_UNUSED(row))
-{
-    PyObject *links = link->consumer->links, *root = NULL; /* borrowed; owned */
-    calls_link *first = links != NULL ? (calls_link *)PyList_GET_ITEM(links, 0) : link;
-    (void)PyWeakref_GetRef(first->module, &root);
-    ((batch *)in)->is_training = calls_is_training(in->state, root != NULL ? root : module);
-    ((batch *)in)->has_phase = true;
-    Py_XDECREF(root);
-    return 0;
 }
 
 static bool is_gradient(const calls_state *calls, const probe_row *row)
@@ -212,13 +200,9 @@ int calls_traced_drain(binding_state *state, bool all)
                  .thread = thread,
                  .is_eager = thread->top != NULL,
                  .share = (base_clock(CLOCK_MONOTONIC) - start) / (int64_t)rows.count };
-    if (in.is_eager)
-        in.is_training = thread->top->is_training;
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
     for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
         result = for_links(&in, &rows.all[first], tell_row);
-    for (size_t i = rows.count; !in.is_eager && i-- > first && !in.has_phase;)
-        (void)for_links(&in, &rows.all[i], read_phase);
     for (size_t i = first; i < rows.count; i++) {
         const calls_tap *tap = calls_tap_numbered(calls, rows.all[i].module); /* borrowed */
         if (tap != NULL && calls_tap_is_root(tap))

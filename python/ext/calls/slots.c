@@ -86,13 +86,17 @@ static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32
     return (uint8_t)products;
 }
 
-bool calls_tap_is_root(const calls_tap *tap)
+static bool has_root(PyObject *links)
 {
-    for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++)
-        if (calls_link_hears(calls_link_at(tap->links, i)) &&
-            calls_link_is_root(calls_link_at(tap->links, i)))
+    for (Py_ssize_t i = 0; links != NULL && i < PyTuple_GET_SIZE(links); i++)
+        if (calls_link_hears(calls_link_at(links, i)) && calls_link_is_root(calls_link_at(links, i)))
             return true;
     return false;
+}
+
+bool calls_tap_is_root(const calls_tap *tap)
+{
+    return has_root(tap->links);
 }
 
 /* Sets the bytes that the operator reads, for every slot that it has met. */
@@ -269,12 +273,9 @@ PyObject *calls_traced_row(PyObject *self, void *closure)
 static bool is_forward_of_root(const calls_state *calls, const PyObject *code)
 {
     const calls_frame *frame = calls_thread_here()->top;
-    bool is_called = false;
-    for (Py_ssize_t i = 0; frame != NULL && i < PyTuple_GET_SIZE(frame->links); i++)
-        is_called |= calls_link_hears(calls_link_at(frame->links, i)) &&
-                     calls_link_is_root(calls_link_at(frame->links, i));
-    PyObject *function =
-        is_called ? _PyType_Lookup(Py_TYPE(frame->module), calls->forward.forward) : NULL; /* borrowed */
+    PyObject *function = frame != NULL && has_root(frame->links)
+                             ? _PyType_Lookup(Py_TYPE(frame->module), calls->forward.forward)
+                             : NULL; /* borrowed */
     return function != NULL && PyFunction_Check(function) && PyFunction_GET_CODE(function) == code;
 }
 

@@ -251,12 +251,10 @@ static void tap_take_out_if_idle(binding_state *state, calls_tap *tap, PyObject 
         return; /* without it, what is compiled would be compiled again */
     calls_traced_take_forward(state, tap, module);
     Py_CLEAR(tap->forward);
-    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    bool is_ours =
-        dict != NULL && PyDict_GetItemWithError(dict, state->calls->slot) == (const PyObject *)tap;
-    if (is_ours && tap->inner != NULL)
+    PyObject *dict = calls_dict_with(module, state->calls->slot, (PyObject *)tap); /* owned */
+    if (dict != NULL && tap->inner != NULL)
         PyDict_SetItem(dict, state->calls->slot, tap->inner);
-    else if (is_ours)
+    else if (dict != NULL)
         PyDict_DelItem(dict, state->calls->slot);
     Py_XDECREF(dict);
 }

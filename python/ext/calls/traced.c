@@ -84,13 +84,22 @@ out:
     Py_XDECREF(module);
 }
 
+PyObject *calls_dict_with(PyObject *module, PyObject *key, const PyObject *object)
+{
+    PyObject *dict = object != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
+    if (dict != NULL && PyDict_GetItemWithError(dict, key) != object)
+        Py_CLEAR(dict);
+    PyErr_Clear();
+    return dict;
+}
+
 /* module: the tap's, or a replica that has a copy of its __dict__ */
 void calls_traced_take_forward(binding_state *state, const calls_tap *tap, PyObject *module)
 {
-    PyObject *dict = tap->forward != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
-    if (dict != NULL && PyDict_GetItemWithError(dict, state->calls->forward.forward) == tap->forward)
-        PyDict_DelItem(dict, state->calls->forward.forward);
-    PyErr_Clear();
+    PyObject *key = state->calls->forward.forward;               /* borrowed */
+    PyObject *dict = calls_dict_with(module, key, tap->forward); /* owned */
+    if (dict != NULL && PyDict_DelItem(dict, key) < 0)
+        PyErr_Clear();
     Py_XDECREF(dict);
 }
 
@@ -201,13 +210,11 @@ BINDING_FUNCTION(calls_begin_compiling)
 /* Does the module have the forward that we made, and does that only call a function of its class? */
 static bool has_plain_forward(const calls_tap *tap, PyObject *module)
 {
-    PyObject *name = tap->state->calls->forward.forward;
-    PyObject *function = _PyType_Lookup(Py_TYPE(module), name);                           /* borrowed */
-    PyObject *dict = tap->forward != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
-    bool is_ours = dict != NULL && PyDict_GetItemWithError(dict, name) == tap->forward;
-    PyErr_Clear();
+    PyObject *name = tap->state->calls->forward.forward;          /* borrowed */
+    PyObject *function = _PyType_Lookup(Py_TYPE(module), name);   /* borrowed */
+    PyObject *dict = calls_dict_with(module, name, tap->forward); /* owned */
     Py_XDECREF(dict);
-    return is_ours && function != NULL && PyFunction_Check(function);
+    return dict != NULL && function != NULL && PyFunction_Check(function);
 }
 
 /* ModuleTap.probes: which probes the graph is to have, and how the module is called in it: one number, so

@@ -107,12 +107,8 @@ class RefinedCoordinateCheck:
         self._warned: set[str] = set()  # of modules that are compiled
         self._calls: dict[str, list[_Call]] = {}
         self._inputs: dict[str, list[torch.Tensor | None]] = {}  # of the reference
-        self._consumer = _core.ModuleConsumer(
-            weakly(self, self._before), weakly(self, self._after), phase=False
-        )
-        self._reference_consumer = _core.ModuleConsumer(
-            weakly(self, self._before_reference), phase=False
-        )
+        self._consumer = _core.ModuleConsumer(weakly(self, self._before), weakly(self, self._after))
+        self._reference_consumer = _core.ModuleConsumer(weakly(self, self._before_reference))
         self._modules = self._put(self._consumer, self.module)
         self._reference_modules = self._put(self._reference_consumer, self.reference_module)
         monitor._consumers.append(self._consumer)

@@ -58,7 +58,7 @@ class Reference:
         self.is_checking = False  # extra passes of RCC: nothing is stored
         self.checks: WeakSet[Any] = WeakSet()  # of RCC, which hold inputs
         self.copies = Copies(to_cpu=monitor.cpu_offload)
-        self.consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output), phase=False)
+        self.consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output))
 
     def set(self, module: torch.nn.Module | None) -> None:
         """Watch another module, or none; an error leaves everything as it was."""
