@@ -54,18 +54,19 @@ static void file_saver_dealloc(PyObject *self)
     binding_dealloc(self);
 }
 
-/* add and save: (path, tensor, format, dtype=None) -> bool */
-static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
+/* save(path, tensor, format, dtype, now) -> bool */
+static PyObject *file_saver_save(PyObject *self, PyObject *args)
 {
     binding_state *state = ((file_saver_object *)self)->state;
     tt_saver *saver = ((file_saver_object *)self)->saver;
     PyObject *path = NULL, *tensor; /* owned; borrowed */
     PyObject *result = NULL;
-    const char *format_name, *dtype_name = NULL;
+    const char *format_name, *dtype_name;
+    int is_now;
     tt_format format;
     tensor_view view;
-    if (!PyArg_ParseTuple(args, "O&Os|z", PyUnicode_FSConverter, &path, &tensor, &format_name,
-                          &dtype_name))
+    if (!PyArg_ParseTuple(args, "O&Oszp", PyUnicode_FSConverter, &path, &tensor, &format_name,
+                          &dtype_name, &is_now))
         return NULL;
     if (!tt_format_find(format_name, &format)) {
         PyErr_Format(PyExc_ValueError, "format must be 'pt', 'npy', 'safetensors' or 'bytes', not '%s'",
@@ -96,16 +97,6 @@ out:
     return result;
 }
 
-static PyObject *file_saver_add(PyObject *self, PyObject *args)
-{
-    return hand_over(self, args, false);
-}
-
-static PyObject *file_saver_save(PyObject *self, PyObject *args)
-{
-    return hand_over(self, args, true);
-}
-
 static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
 {
     tt_error err;
@@ -132,12 +123,9 @@ static PyObject *file_saver_held(PyObject *self, void *Py_UNUSED(closure))
 }
 
 static PyMethodDef file_saver_methods[] = {
-    { "add", file_saver_add, METH_VARARGS,
-      "add($self, path, tensor, format, dtype=None, /)\n--\n\n"
-      "Copy a tensor and write it later; False: only torch can read it." },
     { "save", file_saver_save, METH_VARARGS,
-      "save($self, path, tensor, format, dtype=None, /)\n--\n\n"
-      "Write a tensor now; False: only torch can read it." },
+      "save($self, path, tensor, format, dtype, now, /)\n--\n\n"
+      "Write a tensor now, or a copy of it later; False: only torch can read it." },
     { "wait", file_saver_wait, METH_NOARGS,
       "wait($self, /)\n--\n\nWait until all is on disk; raise what went wrong." },
     { 0 },

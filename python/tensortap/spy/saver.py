@@ -189,17 +189,16 @@ class TensorSaver(BaseDebugger):
         return f"{self._folder}/{safe_name(name)}.call"
 
     def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
-        take = self._files.save if is_waiting else self._files.add
-        if take(path, tensor, format):
+        if self._files.save(path, tensor, format, None, is_waiting):
             return
         for form, dtype in readable(tensor, format):
-            if take(path, form, format, dtype):
+            if self._files.save(path, form, format, dtype, is_waiting):
                 return
         if format != "pt":
             raise TypeError(
                 f"{path}: a {tensor.layout} {tensor.dtype} tensor can only be saved as pt"
             )
-        take(path, saved_by_torch(path, tensor), "bytes")
+        self._files.save(path, saved_by_torch(path, tensor), "bytes", None, is_waiting)
 
     def _open_run(self) -> Recording:
         if self._stem_folder is not self.output_dir:  # the user has set another folder
