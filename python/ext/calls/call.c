@@ -241,10 +241,9 @@ static PyObject *leave(binding_state *state, calls_frame *frame, PyObject *outpu
 {
     PyObject *exception = output == NULL ? PyErr_GetRaisedException() : NULL; /* owned; of forward */
     if (calls_traced_drain(state, false) < 0) {
-        PyObject *objection = PyErr_GetRaisedException(); /* owned */
         if (exception == NULL)
-            exception = Py_NewRef(objection);
-        Py_DECREF(objection);
+            exception = PyErr_GetRaisedException();
+        PyErr_Clear(); /* forward's own goes first */
         Py_CLEAR(output);
     }
     frame_pop(frame);

@@ -72,7 +72,7 @@ static bool is_training(const batch *in, const calls_link *link, PyObject *modul
     PyObject *links = link->consumer->links, *root = NULL; /* borrowed; owned */
     if (in->is_eager)
         return in->thread->top->is_training;
-    if (links != NULL)
+    if (links != NULL && PyList_GET_SIZE(links) > 0)
         (void)PyWeakref_GetRef(((calls_link *)PyList_GET_ITEM(links, 0))->module, &root);
     bool result = calls_is_training(in->state, root != NULL ? root : module);
     Py_XDECREF(root);
