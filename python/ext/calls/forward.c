@@ -5,9 +5,6 @@
  * with the statements that we know (models/call_impl.py), forward.c evaluates their condition and calls
  * forward() directly.  Everything else goes to _call_impl itself: a hook, torch.jit.trace, a `forward`
  * set on the instance, a class with its own _call_impl or __getattribute__, another function.
- *
- * What belongs to a class is looked up again only when the class has changed (its version); what belongs
- * to the module is looked up at every call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
@@ -25,28 +22,6 @@ void calls_forward_find(calls_forward_names *names)
     Py_XDECREF(function);
 }
 
-/* What a class has, if Python can tell us when that changes. */
-static void read_class(calls_forward_names *names, PyTypeObject *type, calls_forward_class *out)
-{
-    PyObject *impl = _PyType_Lookup(type, names->call_impl); /* borrowed, like the others */
-    PyObject *forward = _PyType_Lookup(type, names->forward);
-    PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
-    *out = (calls_forward_class){ .type = type };
-    if (impl != NULL && PyFunction_Check(impl) && forward != NULL && PyFunction_Check(forward) &&
-        _PyType_Lookup(type, names->getattribute) == usual && PyFunction_GET_CODE(impl) == names->known) {
-        out->impl = impl;
-        out->forward = forward;
-    }
-    /* Looking up gave the class its version. */
-    out->version = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
-}
-
-static bool is_current(const calls_forward_class *class, const PyTypeObject *type)
-{
-    return class->type == type && class->version != 0 && class->version == type->tp_version_tag &&
-           PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_VALID_VERSION_TAG);
-}
-
 /* Are these dicts, under these names, all there and empty? */
 static bool are_empty(PyObject *dict, PyObject *const *names)
 {
@@ -61,19 +36,27 @@ static bool are_empty(PyObject *dict, PyObject *const *names)
 
 /* What is to be called with the module and its arguments: forward, where there are no hooks,
  * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const calls_tap *tap, const calls_forward_class *class, PyObject *module)
+static PyObject *way_of(const calls_tap *tap, PyObject *module)
 {
-    const binding_state *state = tap->state;
-    const calls_forward_names *names = &state->calls->forward;
-    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
+    const calls_forward_names *names = &tap->state->calls->forward;
+    const tensor_symbols *symbols = tensor_symbols_get();
+    PyTypeObject *type = Py_TYPE(module);
+    PyObject *impl = _PyType_Lookup(type, names->call_impl); /* borrowed, like the others */
+    PyObject *forward = _PyType_Lookup(type, names->forward);
+    PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
     PyObject *way = NULL;
+    if (impl == NULL || !PyFunction_Check(impl) || PyFunction_GET_CODE(impl) != names->known ||
+        forward == NULL || !PyFunction_Check(forward) ||
+        _PyType_Lookup(type, names->getattribute) != usual || symbols->tracing_state == NULL)
+        return NULL;
+    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
-        way = class->impl;
-    PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
-    if (way != NULL && *tensor_symbols_get()->tracing_state() == NULL && are_empty(dict, names->hooks) &&
-        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
-        (own == NULL || own == tap->forward) && !PyErr_Occurred())
-        way = class->forward;
+        way = impl;
+    PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL;
+    if (way != NULL && *symbols->tracing_state() == NULL && are_empty(dict, names->hooks) &&
+        are_empty(PyFunction_GET_GLOBALS(impl), names->globals) && (own == NULL || own == tap->forward) &&
+        !PyErr_Occurred())
+        way = forward;
     Py_XDECREF(dict);
     PyErr_Clear();
     return way;
@@ -103,20 +86,12 @@ static PyObject *call_function(PyObject *function, PyObject *module, PyObject *a
     return result;
 }
 
-PyObject *calls_forward(calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
+PyObject *calls_forward(const calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    const binding_state *state = tap->state;
-    calls_forward_class *class = &tap->class;
-    calls_forward_names *names = &state->calls->forward;
-    if (!is_current(class, Py_TYPE(module)))
-        read_class(names, Py_TYPE(module), class);
-    PyObject *way = NULL; /* borrowed */
-    if (class->forward != NULL && tensor_symbols_get()->tracing_state != NULL &&
-        PyFunction_GET_CODE(class->impl) == names->known)
-        way = way_of(tap, class, module);
+    PyObject *way = way_of(tap, module); /* borrowed */
     if (way != NULL)
         return call_function(way, module, args, kwargs);
-    PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */
+    PyObject *bound = PyObject_GetAttr(module, tap->state->calls->forward.call_impl); /* owned */
     PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
     Py_XDECREF(bound);
     return result;

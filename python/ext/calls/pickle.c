@@ -1,36 +1,14 @@
 /* pickle.c -- keeps our object out of the pickles and copies of a module.
  *
- * nn.Module.__getstate__ leaves the slot out.  A class with its own __getstate__ or
- * __reduce__ (nn.LSTM, fx.GraphModule) may take the whole __dict__ along, and a pickle
- * cannot leave out a key that it has been given.  So copyreg has a reducer for such a class
- * as long as a module of it has our object: what the class itself gives, without us.
+ * nn.Module.__getstate__ leaves the slot out, but not the forward that traced.c puts beside it.  A class
+ * with its own __getstate__ or __reduce__ (nn.LSTM, fx.GraphModule) may take the whole __dict__ along, and a
+ * pickle cannot leave out a key that it has been given.  So copyreg has a reducer for a class as long as a
+ * module of it has our object: what the class itself gives, without us.
  * Picklers below protocol 2 then write copyreg.__newobj__ where they wrote
  * copyreg._reconstructor; both load the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
-
-/* Where a class says how it is pickled. */
-static const char *const ways[] = { "__getstate__", "__reduce__", "__reduce_ex__" };
-
-/* Does the class pickle as the class does that has the slot (nn.Module)? */
-static bool is_usual(const binding_state *state, PyTypeObject *type)
-{
-    PyTypeObject *base = NULL; /* borrowed */
-    for (Py_ssize_t i = 0; base == NULL && i < PyTuple_GET_SIZE(type->tp_mro); i++) {
-        PyTypeObject *at = (PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i);
-        if (at->tp_dict != NULL && PyDict_GetItemWithError(at->tp_dict, state->calls->slot) != NULL)
-            base = at;
-    }
-    for (size_t i = 0; base != NULL && i < sizeof ways / sizeof *ways; i++) {
-        PyObject *name = PyUnicode_InternFromString(ways[i]); /* owned */
-        bool is_same = name != NULL && _PyType_Lookup(type, name) == _PyType_Lookup(base, name);
-        Py_XDECREF(name);
-        if (!is_same)
-            return false;
-    }
-    return true;
-}
 
 /* The __dict__ of a module without us.  New reference. */
 static PyObject *dict_without_us(const binding_state *state, PyObject *dict)
@@ -91,13 +69,11 @@ static Py_ssize_t count_change(PyObject *counts, PyTypeObject *type, int change)
     return result < 0 ? -1 : count;
 }
 
-int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward, PyTypeObject **out)
+int calls_pickle_add(binding_state *state, PyTypeObject *type, PyTypeObject **out)
 {
     PyObject *reduce = NULL; /* owned */
     int result = -1;
     *out = NULL;
-    if (!has_forward && is_usual(state, type))
-        return 0;
     if (state->calls->pickled == NULL) {
         state->calls->pickled = PyDict_New();
         state->calls->dispatch_table = binding_import("copyreg", "dispatch_table");

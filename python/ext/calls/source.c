@@ -236,7 +236,7 @@ calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes)
     tap->links = PyTuple_New(0);
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
     if (tap->core == NULL || tap->module == NULL || tap->links == NULL ||
-        calls_pickle_add(state, Py_TYPE(module), false, &tap->pickled) < 0 ||
+        calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
         PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0 || !calls_traced_add(state, tap))
         Py_CLEAR(tap);
 out:

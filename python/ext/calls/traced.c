@@ -72,9 +72,7 @@ static void put_forward(binding_state *state, calls_tap *tap)
         goto out;
     dict = PyObject_GenericGetDict(module, NULL);
     method = dict != NULL ? make_forward(state->calls, module, dict) : NULL;
-    if (method == NULL ||
-        (tap->pickled == NULL && calls_pickle_add(state, Py_TYPE(module), true, &tap->pickled) < 0) ||
-        PyDict_SetItem(dict, state->calls->forward.forward, method) < 0)
+    if (method == NULL || PyDict_SetItem(dict, state->calls->forward.forward, method) < 0)
         goto out;
     Py_XSETREF(tap->forward, Py_NewRef(method));
 out:
