@@ -71,10 +71,9 @@ def run_graph(
     first = run.first_nonfinite.name if color == "nan" and run.first_nonfinite else None
     scale = [_most(module.values)[1] for module in _below(tree) if module.values]
 
-    def attributes(stood_for: list[Node], label: str) -> dict[str, str]:
-        same: list[Any] = [node.origin or node for node in stood_for]
+    def attributes(same: list[Any], label: str) -> dict[str, str]:
         classes = dict.fromkeys(module.class_name for module in same if module.class_name)
-        lines = [label, *classes, *_outputs(same[0], is_top=not stood_for[0].parents)]
+        lines = [label, *classes, *_outputs(same[0], is_top=not same[0].parents)]
         values = {path: value for module in same for path, value in module.values.items()}
         if color is None or not values:
             return {"label": "\n".join(lines)}

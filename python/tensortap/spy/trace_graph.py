@@ -34,7 +34,6 @@ class Node:
         first_seen: Number of the first call of the trace that it is part of.
         parents: Names of the nodes above.
         shapes: Texts such as "[8, 64] → [8, 10]".
-        origin: The node that this is a copy of.
 
     Example:
         >>> from tensortap.spy import build_tree
@@ -49,7 +48,6 @@ class Node:
     first_seen: int = 0
     parents: set[str] = field(default_factory=set)
     shapes: set[str] = field(default_factory=set)
-    origin: Node | None = None
 
 
 class TracedPath(str):
@@ -210,7 +208,7 @@ def prune_leaves(tree: Node) -> Node:
 def _copied(node: Node) -> Node:
     """Copy a node without its children."""
     sets: Any = {name: set(getattr(node, name)) for name in ("indices", "parents", "shapes")}
-    return replace(node, children={}, origin=node.origin or node, **sets)
+    return replace(node, children={}, **sets)
 
 
 def construct_graph(
