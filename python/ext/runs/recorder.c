@@ -308,6 +308,31 @@ static PyObject *recorder_names(PyObject *self, PyObject *glob)
     return list;
 }
 
+static PyObject *recorder_watch_health(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    runs_recorder *recorder = (runs_recorder *)self;
+    tt_error err = { "" };
+    tt_status st = recorder->checker == NULL ? tt_checker_create(&recorder->checker, &err) : TT_OK;
+    return st < 0 ? binding_raise_status(st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *recorder_new_findings(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    runs_recorder *recorder = (runs_recorder *)self;
+    tt_findings *findings = NULL; /* owned */
+    tt_buf text = { 0 };
+    tt_error err = { "" };
+    if (recorder->checker == NULL)
+        Py_RETURN_NONE;
+    tt_status st = tt_checker_find(recorder->checker, &findings, &err);
+    if (st < 0)
+        return binding_raise_status(st, &err);
+    PyObject *result = findings->count > 0 ? binding_take_text(tt_findings_write(findings, &text), &text)
+                                           : Py_NewRef(Py_None);
+    tt_findings_free(findings);
+    return result;
+}
+
 static PyObject *recorder_reduce(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     return PyErr_Format(PyExc_TypeError, "a run that is being written stays in its process: it cannot be "
@@ -402,9 +427,9 @@ static PyMethodDef methods[] = {
     { "costs", runs_recorder_costs, METH_NOARGS, "Return the time spent on each site, in ns." },
     { "thinned", runs_recorder_thinned, METH_NOARGS,
       "Return the sites that the budget made rarer, and every how many steps they are recorded." },
-    { "watch_health", runs_recorder_watch_health, METH_NOARGS,
+    { "watch_health", recorder_watch_health, METH_NOARGS,
       "watch_health($self, /)\n--\n\nShow every event from now on to the rules of health." },
-    { "new_findings", runs_recorder_new_findings, METH_NOARGS,
+    { "new_findings", recorder_new_findings, METH_NOARGS,
       "new_findings($self, /)\n--\n\nReturn what the rules have newly found as JSON, or None." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
     { "_follow", recorder_follow, METH_O,

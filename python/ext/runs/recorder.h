@@ -144,8 +144,6 @@ void runs_recorder_wait(runs_recorder *self, size_t bytes, double seconds);
 void runs_recorder_tell_cost(runs_recorder *self);
 PyObject *runs_recorder_costs(PyObject *self, PyObject *none);
 PyObject *runs_recorder_thinned(PyObject *self, PyObject *none);
-PyObject *runs_recorder_watch_health(PyObject *self, PyObject *none);
-PyObject *runs_recorder_new_findings(PyObject *self, PyObject *none);
 PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);

@@ -187,6 +187,23 @@ void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const i
     event->stats = NULL;
 }
 
+/* The rules of health see each event when it is recorded, in the program's thread: a few additions. */
+tt_status runs_recorder_emit(runs_recorder *self, const tt_event *event)
+{
+    if (self->checker != NULL)
+        tt_checker_see(self->checker, tt_recorder_site_name(self->rec, event->site), event);
+    return tt_recorder_add(self->rec, event);
+}
+
+tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, double value)
+{
+    if (!self->drops && !tt_recorder_has_room(self->rec, 64))
+        runs_recorder_make_room(self, 0);
+    if (self->rec == NULL)
+        return TT_OK;
+    return runs_recorder_emit(self, &(tt_event){ .site = site, .step = self->step, .scalar = &value });
+}
+
 /* ---- names --------------------------------------------------------------- */
 
 static int32_t new_site(runs_recorder *self, PyObject *name)

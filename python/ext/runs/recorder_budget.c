@@ -65,30 +65,25 @@ static int32_t halve_most_expensive(runs_recorder *self, int64_t excess)
 
 static void thin(runs_recorder *self, int64_t excess)
 {
-    char text[1024];
-    size_t at = 0;
-    int shown = 0, more = 0;
+    tt_buf text = { 0 };
+    int count = 0;
     if (halve_most_expensive(self, excess) == 0)
         return;
     for (int32_t i = 0; i < (int32_t)self->site_cap; i++) {
-        uint32_t thinned = self->site[i].thinned;
-        if (thinned == 0)
+        uint32_t every = self->every * self->site[i].thinned;
+        if (every == 0)
             continue;
         /* Step 0 is always wanted: this gives the products whatever the interval. */
-        uint32_t products = tt_recorder_wants(self->rec, i, 0);
-        tt_recorder_set_plan(self->rec, i, products, self->every * thinned);
-        if (shown++ >= SHOWN || at > sizeof text - 160)
-            more++;
-        else
-            at += (size_t)PyOS_snprintf(text + at, sizeof text - at, "%s%.100s every %u steps",
-                                        at > 0 ? ", " : "budget: ", tt_recorder_site_name(self->rec, i),
-                                        self->every * thinned);
-        if (at >= sizeof text)
-            at = sizeof text - 1;
+        tt_recorder_set_plan(self->rec, i, tt_recorder_wants(self->rec, i, 0), every);
+        if (count++ < SHOWN)
+            tt_buf_printf(&text, "%s%.100s every %u steps",
+                          count > 1 ? ", " : "budget: ", tt_recorder_site_name(self->rec, i), every);
     }
-    if (more > 0)
-        PyOS_snprintf(text + at, sizeof text - at, ", and %d more", more);
-    tt_recorder_note(self->rec, self->step, text);
+    if (count > SHOWN)
+        tt_buf_printf(&text, ", and %d more", count - SHOWN);
+    if (text.data != NULL)
+        tt_recorder_note(self->rec, self->step, text.data);
+    tt_buf_free(&text);
 }
 
 static void look(runs_recorder *self, int64_t now)
