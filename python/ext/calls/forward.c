@@ -34,9 +34,8 @@ static bool are_empty(PyObject *dict, PyObject *const *names)
     return true;
 }
 
-/* What is to be called with the module and its arguments: forward, where there are no hooks,
- * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const calls_tap *tap, PyObject *module)
+/* The forward of the module's class, if _call_impl would call nothing else; borrowed, or NULL. */
+static PyObject *forward_of(const calls_tap *tap, PyObject *module)
 {
     const calls_forward_names *names = &tap->state->calls->forward;
     const tensor_symbols *symbols = tensor_symbols_get();
@@ -44,55 +43,40 @@ static PyObject *way_of(const calls_tap *tap, PyObject *module)
     PyObject *impl = _PyType_Lookup(type, names->call_impl); /* borrowed, like the others */
     PyObject *forward = _PyType_Lookup(type, names->forward);
     PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
-    PyObject *way = NULL;
     if (impl == NULL || !PyFunction_Check(impl) || PyFunction_GET_CODE(impl) != names->known ||
         forward == NULL || !PyFunction_Check(forward) ||
-        _PyType_Lookup(type, names->getattribute) != usual || symbols->tracing_state == NULL)
+        _PyType_Lookup(type, names->getattribute) != usual || symbols->tracing_state == NULL ||
+        *symbols->tracing_state() != NULL)
         return NULL;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
-        way = impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL;
-    if (way != NULL && *symbols->tracing_state() == NULL && are_empty(dict, names->hooks) &&
-        are_empty(PyFunction_GET_GLOBALS(impl), names->globals) && (own == NULL || own == tap->forward) &&
-        !PyErr_Occurred())
-        way = forward;
+    bool is_plain = dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL &&
+                    (own == NULL || own == tap->forward) && are_empty(dict, names->hooks) &&
+                    are_empty(PyFunction_GET_GLOBALS(impl), names->globals) && !PyErr_Occurred();
     Py_XDECREF(dict);
     PyErr_Clear();
-    return way;
+    return is_plain ? forward : NULL;
 }
 
-/* function(module, *args, **kwargs) */
-static PyObject *call_function(PyObject *function, PyObject *module, PyObject *args, PyObject *kwargs)
+PyObject *calls_forward(const calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    PyObject *few[8]; /* [0] is the module */
-    PyObject **all = few;
+    enum { MOST = 8 };
+    PyObject *all[MOST]; /* the module and its arguments; who has more can wait for _call_impl */
     Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count >= (Py_ssize_t)(sizeof few / sizeof *few)) {
-        all = PyMem_Malloc(((size_t)count + 1) * sizeof *all);
-        if (all == NULL)
-            return PyErr_NoMemory();
+    PyObject *forward = count < MOST ? forward_of(tap, module) : NULL; /* borrowed */
+    if (forward == NULL) {
+        PyObject *bound = PyObject_GetAttr(module, tap->state->calls->forward.call_impl); /* owned */
+        PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
+        Py_XDECREF(bound);
+        return result;
     }
     all[0] = module;
     for (Py_ssize_t i = 0; i < count; i++)
         all[i + 1] = PyTuple_GET_ITEM(args, i);
     if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0)
         kwargs = NULL;
-    Py_INCREF(function); /* it may replace itself */
-    PyObject *result = PyObject_VectorcallDict(function, all, (size_t)count + 1, kwargs);
-    Py_DECREF(function);
-    if (all != few)
-        PyMem_Free(all);
-    return result;
-}
-
-PyObject *calls_forward(const calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
-{
-    PyObject *way = way_of(tap, module); /* borrowed */
-    if (way != NULL)
-        return call_function(way, module, args, kwargs);
-    PyObject *bound = PyObject_GetAttr(module, tap->state->calls->forward.call_impl); /* owned */
-    PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
-    Py_XDECREF(bound);
+    Py_INCREF(forward); /* it may replace itself */
+    PyObject *result = PyObject_VectorcallDict(forward, all, (size_t)count + 1, kwargs);
+    Py_DECREF(forward);
     return result;
 }

@@ -188,8 +188,6 @@ int calls_traced_drain(binding_state *state, bool all)
         calls->objection = NULL;
         return -1;
     }
-    if (probe_log_count() == 0)
-        return 0;
     int64_t start = base_clock(CLOCK_MONOTONIC);
     probe_log_take(all ? 0 : probe_log_thread(), &rows);
     if (rows.count == 0)
