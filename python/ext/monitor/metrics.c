@@ -120,7 +120,6 @@ static PyMethodDef methods[] = {
     { "read", metrics_read, METH_VARARGS, "Add a tensor to a row." },
     { "add_stats", metrics_add_stats, METH_VARARGS, "Add statistics that a device computed." },
     { "collect", monitor_metrics_collect, METH_VARARGS, "Return the numbers of the step." },
-    { "copy_floats", monitor_metrics_copy_floats, METH_O, "Copy a dict, if all its values are floats." },
     { "numbers", monitor_metrics_numbers, METH_O,
       "Read tensors of one element; None: cannot be read here." },
     { "histograms", monitor_metrics_histograms, METH_NOARGS, "Return the histograms of the step." },

@@ -93,7 +93,6 @@ PyObject *monitor_field_names(void); /* list, in the order of monitor_kind */
 PyObject *monitor_metrics_row(PyObject *self, PyObject *fields);
 PyObject *monitor_metrics_collect(PyObject *self, PyObject *args);
 PyObject *monitor_metrics_histograms(PyObject *self, PyObject *none);
-PyObject *monitor_metrics_copy_floats(PyObject *self, PyObject *dict);
 PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which);

@@ -282,20 +282,6 @@ PyObject *monitor_metrics_histograms(PyObject *self, PyObject *Py_UNUSED(none))
     return all;
 }
 
-/* copy_floats(dict): a copy of it; None: some value is no float */
-PyObject *monitor_metrics_copy_floats(PyObject *Py_UNUSED(self), PyObject *dict)
-{
-    PyObject *key, *value; /* borrowed */
-    Py_ssize_t at = 0;
-    if (!PyDict_Check(dict))
-        return PyErr_Format(PyExc_TypeError, "copy_floats() takes a dict, not %.100s",
-                            Py_TYPE(dict)->tp_name);
-    while (PyDict_Next(dict, &at, &key, &value))
-        if (!PyFloat_CheckExact(value))
-            Py_RETURN_NONE;
-    return PyDict_Copy(dict);
-}
-
 /* numbers(list): floats, and tensors of one element that can be read here, as floats; None for others */
 PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list)
 {

@@ -360,8 +360,8 @@ class ModuleMonitor:
         if self._is_open and step == self.current_step:
             return self._measure.results.preview(self.storage, step)
         entry = self.storage.get_step_metrics(step)
-        numbers = self._measure.core.copy_floats(entry)
-        return self.storage.aggregated(step) if numbers is None else numbers
+        is_settled = set(map(type, entry.values())) <= {float}
+        return dict(entry) if is_settled else self.storage.aggregated(step)
 
     # ---- what the program says itself
 
