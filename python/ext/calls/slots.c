@@ -206,65 +206,48 @@ static void take_row(calls_tap *tap, int which, PyObject *tensor, char *data, Py
     set_products(tap->state->calls, tap);
 }
 
-/* Gives every module that the first consumer of this one observes a row of one tensor.  Rows are in the
- * order of the modules in the model, so models of a class may share a graph. */
-static void make_shared(const calls_tap *tap)
+/* Makes the tensor of a module's slots: its own, or one with a row for each module that the first of its
+ * consumers observes.  Rows are in the order of the modules in the model, so models of a class may share a
+ * graph. */
+static void make_slots(calls_tap *tap, int which)
 {
     const calls_consumer *consumer = NULL; /* borrowed */
     char *data = NULL;
     for (Py_ssize_t i = 0; consumer == NULL && i < PyTuple_GET_SIZE(tap->links); i++)
         if (calls_link_hears(calls_link_at(tap->links, i)))
             consumer = calls_link_at(tap->links, i)->consumer;
-    if (consumer == NULL)
+    if (which == CALLS_SHARED && consumer == NULL)
         return;
-    Py_ssize_t count = PyList_GET_SIZE(consumer->links);
+    Py_ssize_t count = which == CALLS_SHARED ? PyList_GET_SIZE(consumer->links) : 1;
     PyObject *tensor = make_tensor(tap, count, &data); /* owned */
-    for (Py_ssize_t i = 0; tensor != NULL && i < count && i < PyList_GET_SIZE(consumer->links); i++) {
-        calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
-        if (one != NULL && one->slots[CALLS_SHARED].tensor == NULL)
-            take_row(one, CALLS_SHARED, tensor, data, i);
-    }
+    if (tensor != NULL && which == CALLS_OWN)
+        take_row(tap, which, tensor, data, 0);
+    else if (tensor != NULL)
+        for (Py_ssize_t i = 0; i < count && i < PyList_GET_SIZE(consumer->links); i++) {
+            calls_tap *one = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
+            if (one != NULL && one->slots[which].tensor == NULL)
+                take_row(one, which, tensor, data, i);
+        }
     Py_XDECREF(tensor);
 }
 
-static void make_own(calls_tap *tap)
+/* ModuleTap.slots, ModuleTap.shared: the tensor that the probes of this module write to; made when first
+ * asked for, or None. */
+PyObject *calls_traced_tensor(PyObject *self, void *which)
 {
-    char *data = NULL;
-    PyObject *tensor = make_tensor(tap, 1, &data); /* owned */
-    if (tensor != NULL)
-        take_row(tap, CALLS_OWN, tensor, data, 0);
-    Py_XDECREF(tensor);
-}
-
-/* A new reference to a tensor that was just asked for, or to None. */
-static PyObject *tensor_of(const calls_tap *tap, int which)
-{
-    PyObject *tensor = tap->slots[which].tensor; /* borrowed */
-    if (tensor == NULL && PyErr_Occurred())
+    calls_tap *tap = (calls_tap *)self;
+    const calls_slots *slots = &tap->slots[(intptr_t)which];
+    if (slots->tensor == NULL)
+        make_slots(tap, (int)(intptr_t)which);
+    if (slots->tensor == NULL && PyErr_Occurred())
         return NULL;
-    return Py_NewRef(tensor != NULL ? tensor : Py_None);
-}
-
-/* ModuleTap.slots: the tensor that the probes of this module write to; made when first asked for. */
-PyObject *calls_traced_slots(PyObject *self, void *Py_UNUSED(closure))
-{
-    if (((calls_tap *)self)->slots[CALLS_OWN].tensor == NULL)
-        make_own((calls_tap *)self);
-    return tensor_of((calls_tap *)self, CALLS_OWN);
-}
-
-/* ModuleTap.shared: the one with a row for each module that is observed with this one. */
-PyObject *calls_traced_shared(PyObject *self, void *Py_UNUSED(closure))
-{
-    if (((calls_tap *)self)->slots[CALLS_SHARED].tensor == NULL)
-        make_shared((calls_tap *)self);
-    return tensor_of((calls_tap *)self, CALLS_SHARED);
+    return Py_NewRef(slots->tensor != NULL ? slots->tensor : Py_None);
 }
 
 /* ModuleTap.row: Dynamo's guards ask for it before they ask for the tensor. */
-PyObject *calls_traced_row(PyObject *self, void *closure)
+PyObject *calls_traced_row(PyObject *self, void *Py_UNUSED(closure))
 {
-    PyObject *shared = calls_traced_shared(self, closure); /* owned */
+    PyObject *shared = calls_traced_tensor(self, (void *)CALLS_SHARED); /* owned */
     Py_XDECREF(shared);
     return shared != NULL ? PyLong_FromLong(((calls_tap *)self)->slots[CALLS_SHARED].row) : NULL;
 }

@@ -459,9 +459,9 @@ static PyMemberDef tap_members[] = {
 
 static PyGetSetDef tap_getset[] = {
     { "probes", calls_traced_probes, NULL, "which probes torch.compile is to put into a graph", NULL },
-    { "slots", calls_traced_slots, NULL, "the tensor that its probes write to", NULL },
-    { "shared", calls_traced_shared, NULL, "the one of all modules that are watched with it, or None",
-      NULL },
+    { "slots", calls_traced_tensor, NULL, "the tensor that its probes write to", (void *)CALLS_OWN },
+    { "shared", calls_traced_tensor, NULL, "the one of all modules that are watched with it, or None",
+      (void *)CALLS_SHARED },
     { "row", calls_traced_row, NULL, "its row of that tensor", NULL },
     { 0 },
 };

@@ -292,8 +292,7 @@ bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* o
 /* ---- slots.c ---- */
 void calls_traced_init(binding_state *state);
 void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
-PyObject *calls_traced_slots(PyObject *self, void *closure);
-PyObject *calls_traced_shared(PyObject *self, void *closure);
+PyObject *calls_traced_tensor(PyObject *self, void *which);
 PyObject *calls_traced_row(PyObject *self, void *closure);
 const calls_probe_place *calls_place_at(const calls_state *calls, int32_t slot); /* NULL: unknown */
 bool calls_tap_is_root(const calls_tap *tap);  /* of one who hears of compiled graphs */
