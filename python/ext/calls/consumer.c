@@ -94,11 +94,9 @@ static int tell_after(calls_consumer *consumer, calls_link *link, const calls_ev
 }
 
 static uint32_t products(calls_consumer *consumer, calls_link *Py_UNUSED(link),
-                         const calls_probe_place *place)
+                         const calls_probe_place *Py_UNUSED(place))
 {
-    return place->is_input || consumer->is_off || ((consumer_object *)consumer)->after == NULL
-               ? 0
-               : TT_PRODUCT_VALUE;
+    return consumer->is_off || ((consumer_object *)consumer)->after == NULL ? 0 : TT_PRODUCT_VALUE;
 }
 
 /* What needs arguments is not told of modules inside compiled graphs. */

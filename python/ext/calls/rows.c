@@ -14,7 +14,7 @@ typedef struct batch {
     int64_t share; /* of a row in the time that it took to get them, in ns */
 } batch;
 
-/* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
+/* Calls f for each link on the module of a row that hears of compiled graphs; -1: f returned -1. */
 static int for_links(const batch *in, const probe_row *row,
                      int (*f)(const batch *, calls_link *, PyObject *module, const calls_probe_place *,
                               const probe_row *))
@@ -28,7 +28,7 @@ static int for_links(const batch *in, const probe_row *row,
     links = Py_NewRef(tap->links);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links) && result == 0; i++) {
         calls_link *link = calls_link_at(links, i);
-        if (!calls_link_hears_of(link, place))
+        if (!calls_link_hears(link))
             continue;
         calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer); /* owned */
         in->thread->inside++;
@@ -132,7 +132,7 @@ static int replay(const batch *in, calls_link *link, const calls_probe_place *pl
                   calls_event *event)
 {
     const calls_table *calls = link->consumer->calls;
-    if (place->is_input || calls->after == NULL)
+    if (calls->after == NULL)
         return 0;
     if (row->products & TT_PRODUCT_VALUE)
         link->output = calls_traced_put(in->state, link->output, place, row);
@@ -156,7 +156,7 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
         link->probed = calls_link_count(link, in->thread, is_training(in, link, module), false);
     if (place->is_first)
         link->is_entered = false;
-    if (!calls_link_hears(link) || link->consumer->is_off)
+    if (!calls_link_hears_of(link, place) || link->consumer->is_off)
         return 0;
     calls_event event = event_of(in, link, module);
     event.cost = row->cost != 0 ? row->cost + in->share : 0;

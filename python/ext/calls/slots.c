@@ -63,8 +63,10 @@ bool calls_link_hears(const calls_link *link)
 
 bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place)
 {
-    return calls_link_hears(link) &&
-           (!place->is_gradient || link->consumer->probes & CALLS_PROBE_GRADIENTS);
+    uint32_t kind = place->is_gradient ? CALLS_PROBE_GRADIENTS
+                    : place->is_input  ? CALLS_PROBE_INPUTS
+                                       : CALLS_PROBE_OUTPUTS;
+    return calls_link_hears(link) && (link->consumer->probes & kind) != 0;
 }
 
 bool calls_link_is_root(const calls_link *link)

@@ -15,7 +15,7 @@
  *     static const calls_table calls = { .after = on_output };
  *     ...
  *     calls_consumer_init(&self->consumer, &calls, &self->step, 0);
- *     calls_source_add(state, &self->consumer, module, name, false);
+ *     calls_source_add(state, &self->consumer, module, name);
  *     ...
  *     calls_source_remove_all(state, &self->consumer);
  *
@@ -92,11 +92,11 @@ typedef struct calls_table {
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
 
-/* What a consumer wants of modules inside compiled graphs. */
+/* What a consumer wants of modules inside compiled graphs: it does not hear of the rest. */
 enum {
     CALLS_PROBE_OUTPUTS = 1 << 0,
     CALLS_PROBE_INPUTS = 1 << 1,
-    CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs; those who do not want them do not hear of them */
+    CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs */
     /* Not wanted, but so: for models/probes.py. */
     CALLS_PROBE_INNER = 1 << 3, /* module.compile() was called */
     CALLS_PROBE_PLAIN = 1 << 4, /* forward is the function of its class */

@@ -140,7 +140,7 @@ static int metric_after(calls_consumer *consumer, calls_link *link, const calls_
 static const metric_place *probed_place(const monitor_metrics *self, calls_link *link,
                                         const calls_probe_place *place)
 {
-    link_rows *known = place->is_input ? NULL : rows_of(self, link);
+    link_rows *known = rows_of(self, link);
     uint64_t slot = (uint64_t)place->slot;
     const metric_place *found = known != NULL ? calls_places_find(&known->probed, slot, 0) : NULL;
     if (found == NULL && known != NULL)

@@ -147,9 +147,9 @@ static int after(calls_consumer *consumer, calls_link *link, const calls_event *
 /* ---- inside compiled graphs ------------------------------------------------ */
 
 static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *Py_UNUSED(link),
-                         const calls_probe_place *place)
+                         const calls_probe_place *Py_UNUSED(place))
 {
-    return place->is_input ? 0 : PROBE_SEEN;
+    return PROBE_SEEN;
 }
 
 /* The tensors of one call follow each other.  When it began is not known. */
@@ -157,8 +157,6 @@ static int probed(calls_consumer *consumer, calls_link *link, const calls_event 
                   const calls_probe_place *place, const probe_row *seen)
 {
     call_log_object *self = (call_log_object *)consumer;
-    if (place->is_input)
-        return 0;
     if (self->probed == 0)
         self->probed_at = self->pool_len;
     self->probed += pool_put(self, (int64_t)seen->dtype, seen->shape, seen->ndim);
