@@ -149,8 +149,7 @@ static void prepare_compiled(binding_state *state, const calls_frame *frame)
     if (!state->calls->is_compiling)
         calls_traced_listen(state);
     for (Py_ssize_t i = 0; state->calls->has_slots && i < PyTuple_GET_SIZE(frame->links); i++)
-        if (calls_link_at(frame->links, i)->consumer != NULL &&
-            calls_link_at(frame->links, i)->consumer->calls->products != NULL)
+        if (calls_link_hears(calls_link_at(frame->links, i)))
             calls_traced_set_products(state, calls_link_at(frame->links, i)->consumer);
 }
 

@@ -10,8 +10,9 @@
 typedef struct batch {
     binding_state *state;
     calls_thread *thread;
-    bool is_eager; /* a call that is seen eagerly is around it: that one has been entered */
-    int64_t share; /* of a row in the time that it took to get them, in ns */
+    bool is_eager;    /* a call that is seen eagerly is around it: that one has been entered */
+    bool is_training; /* the phase of that call */
+    int64_t share;    /* of a row in the time that it took to get them, in ns */
 } batch;
 
 /* Calls f for each link on the module of a row that hears of compiled graphs; -1: f returned -1. */
@@ -71,7 +72,7 @@ static bool is_training(const batch *in, const calls_link *link, PyObject *modul
 {
     PyObject *links = link->consumer->links, *root = NULL; /* borrowed; owned */
     if (in->is_eager)
-        return in->thread->top->is_training;
+        return in->is_training;
     if (links != NULL && PyList_GET_SIZE(links) > 0)
         (void)PyWeakref_GetRef(((calls_link *)PyList_GET_ITEM(links, 0))->module, &root);
     bool result = calls_is_training(in->state, root != NULL ? root : module);
@@ -99,9 +100,11 @@ static int enter_root(const batch *in, calls_link *link, PyObject *module, const
         const calls_table *calls = link->consumer->calls;
         link->probed = calls_link_count(link, in->thread, calls_is_training(in->state, module), true);
         link->is_entered = true;
+        if (calls->probed != NULL || calls->before == NULL || link->consumer == NULL ||
+            link->consumer->is_off)
+            return 0;
         calls_event event = event_of(in, link, module);
-        if (calls->probed == NULL && calls->before != NULL && !link->consumer->is_off)
-            return calls->before(link->consumer, link, &event);
+        return calls->before(link->consumer, link, &event);
     }
     return 0;
 }
@@ -197,6 +200,7 @@ int calls_traced_drain(binding_state *state, bool all)
     batch in = { .state = state,
                  .thread = thread,
                  .is_eager = thread->top != NULL,
+                 .is_training = thread->top != NULL && thread->top->is_training,
                  .share = (base_clock(CLOCK_MONOTONIC) - start) / (int64_t)rows.count };
     size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
     for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
