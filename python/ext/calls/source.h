@@ -184,6 +184,13 @@ typedef struct calls_forward_names {
     PyObject *known; /* owned; the code of _call_impl, None: not one that we know; NULL: not asked yet */
 } calls_forward_names;
 
+/* What is known of the class of one module; { 0 } at first. */
+typedef struct calls_forward_class {
+    PyTypeObject *type;       /* compared, never followed */
+    unsigned int version;     /* of the type then; 0: it has none, look again */
+    PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
+} calls_forward_class;
+
 /* Delivers what probes in compiled graphs have seen: in this thread, or in all.  0, or -1 with the
  * exception of a consumer. */
 int calls_traced_drain(binding_state *state, bool all);
@@ -264,7 +271,8 @@ typedef struct calls_tap {
     PyObject *forward;     /* owned or NULL; what we put into the module's __dict__ */
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
-    uint64_t number;       /* in calls_state.taps, from 1 */
+    calls_forward_class class;
+    uint64_t number; /* in calls_state.taps, from 1 */
     calls_slots slots[CALLS_SLOTS_];
     uint32_t probes;  /* of CALLS_PROBE_; only grows */
     bool is_traced;   /* compiled code has guards on it: it stays where it is */
@@ -317,7 +325,7 @@ int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thr
 /* Finds out if torch's _call_impl is the one that we know; twice is once. */
 void calls_forward_find(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
-PyObject *calls_forward(const calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *calls_forward(struct calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
 
 calls_thread *calls_thread_here(void);
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
