@@ -177,8 +177,10 @@ static int enter(binding_state *state, calls_frame *frame)
         wants = wants_of(frame);
     }
     frame_place(frame);
-    frame->is_training =
-        frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
+    frame->is_training = true;
+    if (wants & CALLS_PHASE)
+        frame->is_training =
+            frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++) {
         calls_link *link = calls_link_at(frame->links, i);
         frame->calls[i] = is_ignored(frame, link)

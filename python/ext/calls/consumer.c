@@ -126,8 +126,8 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->before = before != Py_None ? Py_NewRef(before) : NULL;
     self->after = after != Py_None ? Py_NewRef(after) : NULL;
     self->raises = raises != 0;
-    uint32_t wants =
-        (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) | (errors ? CALLS_ERRORS : 0u);
+    uint32_t wants = CALLS_PHASE | (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) |
+                     (errors ? CALLS_ERRORS : 0u);
     calls_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
                         wants);
     return (PyObject *)self;

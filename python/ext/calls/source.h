@@ -58,7 +58,7 @@ typedef struct calls_event {
     uint32_t call;       /* of this module in the consumer's step, from 0, in order of entry */
     uint32_t depth;      /* calls of this consumer's modules around this one; CALLS_DEPTH */
     uint32_t thread;     /* from 1, in order of appearance */
-    bool is_training;    /* of the outermost watched module of this thread */
+    bool is_training;    /* of the outermost watched module of this thread; CALLS_PHASE */
     bool is_outermost;   /* no other watched module is running in this thread */
     int64_t start, end;  /* ns of time.perf_counter_ns(); CALLS_TIME; end only after */
     int64_t cost;        /* of probed: ns that the row has taken so far; 0: it is not timed */
@@ -69,9 +69,10 @@ typedef struct calls_event {
 enum {
     CALLS_ERRORS = 1 << 0, /* call after() also where forward raised */
     CALLS_DEPTH = 1 << 1,
-    CALLS_TIME = 1 << 2,
-    CALLS_FORWARD_ONLY = 1 << 3, /* no calls within backward(): activation checkpointing repeats them */
-    CALLS_LAST = 1 << 4, /* called after the others: it changes nothing, but makes their looks invalid */
+    CALLS_PHASE = 1 << 2,
+    CALLS_TIME = 1 << 3,
+    CALLS_FORWARD_ONLY = 1 << 4, /* no calls within backward(): activation checkpointing repeats them */
+    CALLS_LAST = 1 << 5, /* called after the others: it changes nothing, but makes their looks invalid */
 };
 
 /* Each returns 0, or -1 with an exception that the user's program is to see: only

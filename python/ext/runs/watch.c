@@ -37,7 +37,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->notes = true;
     self->norm_site = -1;
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
-                        &self->recorder->step, CALLS_FORWARD_ONLY);
+                        &self->recorder->step, CALLS_PHASE | CALLS_FORWARD_ONLY);
     self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0u) |
                             (gradients ? CALLS_PROBE_GRADIENTS : 0u);
     if (runs_watch_find_backward(self) < 0)
