@@ -26,6 +26,23 @@ __attribute__((noinline)) calls_thread *calls_thread_here(void)
     return &this_thread;
 }
 
+/* The frame that the last call of this module left, or a new one; NULL with MemoryError. */
+static calls_frame *frame_take(calls_tap *tap)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(tap->links);
+    calls_frame *frame = tap->spare;
+    tap->spare = NULL;
+    if (frame != NULL && frame->room >= count)
+        return frame;
+    PyMem_Free(frame);
+    frame = PyMem_Malloc(sizeof *frame + (size_t)count * sizeof *frame->calls);
+    if (frame != NULL)
+        frame->room = count;
+    else
+        PyErr_NoMemory();
+    return frame;
+}
+
 /* Does this frame of Python's run: is it `at`, or who called that? */
 static bool is_running(const base_frame *wanted, base_frame *at)
 {
@@ -321,12 +338,9 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    size_t count = (size_t)PyTuple_GET_SIZE(tap->links);
-    calls_frame *frame = PyMem_Malloc(sizeof *frame + count * sizeof *frame->calls); /* owned */
-    if (frame == NULL) {
-        PyErr_NoMemory();
+    calls_frame *frame = frame_take(tap); /* owned */
+    if (frame == NULL)
         goto out;
-    }
     frame->links = Py_NewRef(tap->links); /* what is not set here is when it is entered */
     frame->module = module;
     frame->args = args;
@@ -340,7 +354,8 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);
-    PyMem_Free(frame);
+    PyMem_Free(tap->spare); /* of a call inside this one */
+    tap->spare = frame;
 out:
     Py_XDECREF(module);
     return output;

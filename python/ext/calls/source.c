@@ -425,6 +425,7 @@ static void tap_dealloc(PyObject *self)
     for (int k = 0; k < CALLS_SLOTS_; k++)
         Py_CLEAR(((calls_tap *)self)->slots[k].tensor);
     Py_CLEAR(((calls_tap *)self)->module);
+    PyMem_Free(((calls_tap *)self)->spare);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->core);

@@ -251,6 +251,7 @@ typedef struct calls_frame {
     int64_t start;
     bool is_training;
     bool is_in_backward;
+    Py_ssize_t room;  /* of calls */
     uint32_t calls[]; /* number of the call, of each link */
 } calls_frame;
 
@@ -273,7 +274,8 @@ typedef struct calls_tap {
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
-    uint64_t number; /* in calls_state.taps, from 1 */
+    calls_frame *spare; /* owned or NULL; for the next call: malloc takes longer than all the rest */
+    uint64_t number;    /* in calls_state.taps, from 1 */
     calls_slots slots[CALLS_SLOTS_];
     uint32_t probes;  /* of CALLS_PROBE_; only grows */
     bool is_traced;   /* compiled code has guards on it: it stays where it is */
