@@ -72,7 +72,7 @@ static PyMethodDef functions[] = {
     { "_place", FAST(calls_place_number),
       "Return the slot of a tensor that a module returns or gets; -1: there are too many." },
     { "_probe_register", FAST(probe_register),
-      "Register tensortap::probe_v1 through torch's C interface; False if it has none." },
+      "Register the kernels of tensortap::probe_v1 through torch's C interface; False if it has none." },
     { "_probe_on_device", FAST(probe_run_on_device),
       "Run tensortap::probe_v1 on another device's tensor: start(wants_histogram) returns a number for\n"
       "the log.  True: more than these is asked for, and nothing was done." },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import pickle
 import subprocess
@@ -200,6 +201,41 @@ def test_inductor_keeps_the_points(tmp_path: Path) -> None:
     eager = train(tmp_path / "eager", Net)
     compiled = train(tmp_path / "compiled", Net, wrapped, backend="inductor")
     assert_same(eager, compiled)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_modes_of_inductor_keep_the_points_and_no_cuda_graph_would_contain_a_probe(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import ir, output_code, scheduler
+    from torch._inductor.utils import is_cudagraph_unsafe_op
+
+    should_partition = scheduler.Scheduler.should_partition
+    kernels: dict[str, set[bool]] = {}  # is it unsafe in a CUDA graph?
+    made: list[Any] = []
+
+    def see(self: Any, node: Any, *args: Any) -> Any:
+        if isinstance(node.node, ir.FallbackKernel):
+            name = str(node.node.op_overload)
+            kernels.setdefault(name, set()).add(is_cudagraph_unsafe_op(node.node))
+        return should_partition(self, node, *args)
+
+    class Graph(output_code.CompiledFxGraph):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            made.append(self)
+
+    monkeypatch.setattr(scheduler.Scheduler, "should_partition", see)
+    monkeypatch.setattr("torch._inductor.compile_fx.CompiledFxGraph", Graph)
+    compiled = functools.partial(wrapped, mode=mode, fullgraph=True)
+    with torch._inductor.config.patch(force_disable_caches=True):
+        run = train(tmp_path / "compiled", Net, compiled, backend="inductor", grads="all")
+    assert_same(train(tmp_path / "eager", Net, grads="all"), run)
+    for name in ("probe_v1", "probe_gradient_v1"):
+        assert kernels[f"tensortap.{name}.default"] == {True}
+    for graph in made:  # else torch would capture none of it: "mutated inputs"
+        assert graph.mutated_input_idxs <= set(graph.fx_kwargs["static_input_idxs"])
 
 
 def graphs() -> tuple[int, int]:

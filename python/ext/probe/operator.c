@@ -240,22 +240,16 @@ static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
 
 BINDING_FUNCTION(probe_register)
 {
-    static void *definition, *kernels; /* torch's for the rest of the process */
+    static void *kernels; /* torch's for the rest of the process */
     (void)module;
     if (binding_read_arguments("_probe_register", 0, (const binding_option[]){ { 0 } }, args, nargs,
                                kwnames) < 0)
         return NULL;
     tensor_symbols_find();
     const tensor_symbols *torch = tensor_symbols_get();
-    bool is_there = torch->library_define != NULL && torch->library_implement != NULL &&
-                    torch->define != NULL && torch->implement != NULL && torch->check != NULL &&
-                    torch->delete_tensor != NULL && torch->can_describe;
-    if (definition == NULL && is_there &&
-        torch->library_define("tensortap", __FILE__, __LINE__, &definition) == 0 &&
-        torch->define(definition, "probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()") == 0 &&
-        torch->define(definition,
-                      "probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()") ==
-            0 &&
+    bool is_there = torch->library_implement != NULL && torch->implement != NULL &&
+                    torch->check != NULL && torch->delete_tensor != NULL && torch->can_describe;
+    if (kernels == NULL && is_there &&
         torch->library_implement("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0) {
         (void)torch->implement(kernels, "probe_v1", kernel);
         (void)torch->implement(kernels, "probe_gradient_v1", kernel);

@@ -53,8 +53,8 @@ bool probe_is_in_backward(void);
 
 void probe_slots_init(probe_slots *slots, uint64_t module);
 
-/* _probe_register() -> bool: registers the operator with torch's C interface; False: this
- * torch has none. */
+/* _probe_register() -> bool: registers the kernels of the operators, which are defined, with torch's C
+ * interface; False: this torch has none. */
 BINDING_FUNCTION(probe_register);
 /* _probe_v1(x, slots, slot), _probe_v1(x, slots, call, slot): the operators for CPU tensors, for
  * torch.library, and for code of Inductor's, which calls this rather than torch's dispatcher. */

@@ -30,12 +30,9 @@ typedef void tensor_kernel_fn(uint64_t *stack, uint64_t arguments, uint64_t resu
     X(tracing_state, const void *const *, (void), "_ZN5torch3jit6tracer15getTracingStateEv")            \
     /* int torch::autograd::get_current_graph_task_id(); -1: none */                                    \
     X(graph_task, int, (void), "_ZN5torch8autograd25get_current_graph_task_idEv")                       \
-    X(library_define, int32_t, (const char *space, const char *file, uint32_t line, void **out),        \
-      "aoti_torch_library_init_def")                                                                    \
     X(library_implement, int32_t,                                                                       \
       (const char *space, const char *key, const char *file, uint32_t line, void **out),                \
       "aoti_torch_library_init_impl")                                                                   \
-    X(define, int32_t, (void *library, const char *schema), "aoti_torch_library_def")                   \
     X(implement, int32_t, (void *library, const char *name, tensor_kernel_fn *),                        \
       "aoti_torch_library_impl")                                                                        \
     X(check, void,                                                                                      \

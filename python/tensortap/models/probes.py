@@ -31,6 +31,10 @@ SCHEMAS = {
     "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
 }
 
+# How torch is to treat them, where it knows these tags.  Replays of a CUDA graph would not run what
+# they do on the host, so they stay outside of it; and they read tensors of any strides.
+TAGS = ("pt2_compliant_tag", "cudagraph_unsafe", "flexible_layout")
+
 IS_FORCED = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"  # CPU tensors as those of a device
 
 _libraries: list[Any] = []  # torch forgets what it was told when they go
@@ -43,15 +47,18 @@ def _define() -> None:
     import torch
 
     make: Any = torch.library.Library
-    if IS_FORCED or not _core._probe_register():  # a torch without the C interface
-        library = make("tensortap", "DEF")
-        for name, schema in SCHEMAS.items():
-            library.define(name + schema)
-            library.impl(name, _run_on_device if IS_FORCED else _core._probe_v1, "CPU")
-        _libraries.append(library)
-    library = make("tensortap", "IMPL")
+    library = make("tensortap", "DEF")
     _libraries.append(library)
+    for name, schema in SCHEMAS.items():
+        library.define(
+            name + schema, tags=[getattr(torch.Tag, t) for t in TAGS if hasattr(torch.Tag, t)]
+        )
+    is_registered = (
+        not IS_FORCED and _core._probe_register()
+    )  # not: a torch without the C interface
     for name in SCHEMAS:
+        if not is_registered:
+            library.impl(name, _run_on_device if IS_FORCED else _core._probe_v1, "CPU")
         library.impl(name, torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
         library.impl(name, _run_on_device, "CompositeExplicitAutograd")  # where nothing else is
         torch.library.register_fake(f"tensortap::{name}", _check, lib=library)
