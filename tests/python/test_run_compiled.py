@@ -16,6 +16,8 @@ import tensortap as tt
 
 torch = pytest.importorskip("torch")
 
+from versions import needs_probes  # noqa: E402
+
 PROGRAM = """
 import hashlib
 import torch
@@ -179,6 +181,32 @@ def test_a_model_that_dynamo_keeps_until_the_interpreter_ends_is_freed_safely(
     run = tt.open(tmp_path / "run")
     assert list(run.series("activation/blocks.1", "mean")[0]) == [0, 1]
     assert run.notes == []  # a list of modules is never called: it is not missing
+
+
+EVALUATED_FIRST = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
+compiled = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model.eval()
+    with torch.no_grad():
+        compiled(torch.ones(1, 2))
+    model.train()
+    compiled(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+
+
+@needs_probes
+def test_code_that_torch_compiles_for_another_phase_is_not_reported(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(EVALUATED_FIRST)
+    done = tensortap("run", "-o", "run", "script.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    steps, phases = run.series("activation/0", "phase")
+    assert (list(steps), list(phases)) == ([0, 0, 1], [TRAIN, EVAL, TRAIN])
+    assert run.notes == []
 
 
 def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path) -> None:

@@ -191,6 +191,8 @@ static PyObject *make_tensor(const calls_tap *tap, Py_ssize_t rows, char **data)
     Py_INCREF(tensor);
     tensor_view_close(&view);
     Py_DECREF(made);
+    /* Not because of us, if the module announced itself and had its probes then: another phase, say. */
+    is_again &= !tap->is_prepared;
     for (Py_ssize_t i = 0; is_again && i < PyTuple_GET_SIZE(tap->links); i++)
         if (calls_link_hears(calls_link_at(tap->links, i)))
             calls_link_at(tap->links, i)->consumer->is_compiled_again = true;
