@@ -31,13 +31,34 @@ SCHEMAS = {
     "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
 }
 
-# How torch is to treat them, where it knows these tags.  Replays of a CUDA graph would not run what
-# they do on the host, so they stay outside of it; and they read tensors of any strides.
+# How torch is to treat our operators, where it knows these tags.  Replays of a CUDA graph would not
+# run what they do on the host, so they stay outside of it; and they read tensors of any strides.
 TAGS = ("pt2_compliant_tag", "cudagraph_unsafe", "flexible_layout")
 
 IS_FORCED = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"  # CPU tensors as those of a device
 
 _libraries: list[Any] = []  # torch forgets what it was told when they go
+
+
+def define(library: Any, schema: str) -> None:
+    """Define an operator that looks at a tensor."""
+    import torch
+
+    tags = [getattr(torch.Tag, tag) for tag in TAGS if hasattr(torch.Tag, tag)]
+    library.define(schema, tags=tags)
+
+
+def make_bytes(size: int) -> Any:
+    """Return a tensor of zeros that operators change, so that they are not removed.
+
+    CUDA graphs allow that of tensors that stay where they are.
+    """
+    import torch
+
+    with torch.inference_mode(False), torch.utils._python_dispatch._disable_current_modes():
+        made = torch.zeros(size, dtype=torch.uint8, device="cpu")
+    torch._dynamo.mark_static_address(made, guard=False)
+    return made
 
 
 def _define() -> None:
@@ -50,14 +71,10 @@ def _define() -> None:
     library = make("tensortap", "DEF")
     _libraries.append(library)
     for name, schema in SCHEMAS.items():
-        library.define(
-            name + schema, tags=[getattr(torch.Tag, t) for t in TAGS if hasattr(torch.Tag, t)]
-        )
-    is_registered = (
-        not IS_FORCED and _core._probe_register()
-    )  # not: a torch without the C interface
+        define(library, name + schema)
+    is_in_c = not IS_FORCED and _core._probe_register()
     for name in SCHEMAS:
-        if not is_registered:
+        if not is_in_c:  # a torch without the C interface
             library.impl(name, _run_on_device if IS_FORCED else _core._probe_v1, "CPU")
         library.impl(name, torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
         library.impl(name, _run_on_device, "CompositeExplicitAutograd")  # where nothing else is
@@ -147,15 +164,11 @@ def _hook(x: Any, slots: Any, call: Any, slot: int) -> None:
 
 def _make_slots(size: int) -> tuple[Any, bool]:
     """Return a tensor for the slots of modules, and if their code was compiled before."""
-    import torch
     from torch._guards import CompileContext
 
     _define()
-    with torch.inference_mode(False), torch.utils._python_dispatch._disable_current_modes():
-        slots = torch.zeros(size, dtype=torch.uint8, device="cpu")
-    torch._dynamo.mark_static_address(slots, guard=False)
     number = getattr(CompileContext.current_compile_id(), "frame_compile_id", 0)
-    return slots, bool(number)
+    return make_bytes(size), bool(number)
 
 
 def _listen() -> list[Any] | None:

@@ -11,7 +11,7 @@ from weakref import ref
 
 from tensortap import _core
 from tensortap.models.living import modules
-from tensortap.models.probes import find_tensors
+from tensortap.models.probes import define, find_tensors, make_bytes
 
 _calls: list[tuple[str, ref[Any] | None, bool, bool]] = []  # of spy_save, in compiled code
 _order: list[Any] = []  # a tensor: calls that change it are neither removed nor reordered
@@ -26,12 +26,11 @@ def _define() -> None:
 
     make: Any = torch.library.Library
     library = make("tensortap", "FRAGMENT")
-    library.define("save_v1(Tensor x, Tensor(a!) order, int call) -> ()")
+    define(library, "save_v1(Tensor x, Tensor(a!) order, int call) -> ()")
     library.impl("save_v1", _save, "CompositeExplicitAutograd")
     library.impl("save_v1", torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
     torch.library.register_fake("tensortap::save_v1", lambda x, order, call: None, lib=library)
-    with torch.inference_mode(False), torch.utils._python_dispatch._disable_current_modes():
-        _order.append(torch.zeros(1, dtype=torch.uint8, device="cpu"))
+    _order.append(make_bytes(1))
     _libraries.append(library)
 
 
