@@ -148,6 +148,37 @@ def test_a_call_tracer_has_the_same_trace(tmp_path: Path) -> None:
 
 
 @needs_probes
+def test_a_list_of_modules_is_no_call_around_its_modules(tmp_path: Path) -> None:
+    class Stacked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleDict({"h": nn.ModuleList([Block(), Block()])})
+
+        def forward(self, x: Any) -> Any:
+            for block in self.parts["h"]:
+                x = block(x)[0]
+            return x
+
+    def inner(model: nn.Module) -> Callable[..., Any]:
+        for block in model.parts["h"]:
+            block.compile(backend="eager")
+        return model
+
+    def run(way: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        model = Stacked()
+        tracer = CallTracer(tmp_path)
+        tracer.register_hooks(model)
+        call = way(model)
+        with tracer:
+            call(X)
+            call(X)
+        return [(e.path, e.call, e.depth) for e in tracer.events]
+
+    both(run, (wrapped, in_function, inner))
+
+
+@needs_probes
 def test_a_monitor_measures_the_same(tmp_path: Path) -> None:
     def run(way: Callable[..., Any]) -> Any:
         model = net()

@@ -48,20 +48,31 @@ static int64_t monotonic_of(int64_t time)
     return time + base_clock(CLOCK_MONOTONIC) - base_clock(CLOCK_REALTIME);
 }
 
-/* Calls of the consumer's modules around this one: those that are seen eagerly, and those whose names
- * it begins with. */
+static bool is_called_eagerly(const batch *in, const calls_link *link)
+{
+    for (const calls_frame *f = in->thread->top; f != NULL; f = f->outer)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
+            if (calls_link_at(f->links, i) == link)
+                return true;
+    return false;
+}
+
+/* Calls of the consumer's modules around this one: those that are seen eagerly, and those in compiled code
+ * whose names it begins with.  Lists of modules are never called. */
 static uint32_t depth_of(const batch *in, const calls_link *link)
 {
     const calls_consumer *consumer = link->consumer;
     uint32_t depth = calls_depth(in->thread->top, consumer);
-    for (Py_ssize_t i = in->is_eager; i < PyList_GET_SIZE(consumer->links); i++) {
-        PyObject *name = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->name; /* borrowed */
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(consumer->links); i++) {
+        const calls_link *other = (calls_link *)PyList_GET_ITEM(consumer->links, i); /* borrowed */
+        PyObject *name = other->name;                                                /* borrowed */
         Py_ssize_t length = PyUnicode_GET_LENGTH(name);
         bool is_around = i == 0 ? !calls_link_is_root(link)
                                 : length < PyUnicode_GET_LENGTH(link->name) &&
                                       PyUnicode_READ_CHAR(link->name, length) == '.' &&
                                       PyUnicode_Tailmatch(link->name, name, 0, length, -1) > 0;
-        depth += is_around;
+        depth +=
+            is_around && other->tap != NULL && other->tap->is_traced && !is_called_eagerly(in, other);
     }
     return depth;
 }
