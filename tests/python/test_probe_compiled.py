@@ -557,6 +557,29 @@ def test_gradients_of_activations_need_no_activations(tmp_path: Path) -> None:
     assert not compiled.names("activation/*")
 
 
+def test_an_output_that_only_the_models_own_loss_uses_has_no_gradient(tmp_path: Path) -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(8, 2)
+
+        def forward(self, x: Any) -> Any:
+            logits = self.head(x)
+            return logits, logits.square().mean()
+
+    model = WithLoss()
+    call = torch.compile(model, backend="aot_eager")
+    with tt.record(tmp_path / "run"):
+        tt.watch(model, grads="activations")
+        call(torch.ones(4, 8))[1].backward()
+    run = tt.open(tmp_path / "run")
+    assert run.names("activation_gradient/*") == [
+        "activation_gradient/head",
+        "activation_gradient/(root).1",
+    ]
+    assert run.notes == []
+
+
 def test_gradients_of_activations_break_no_graph(tmp_path: Path) -> None:
     model = Net()
     with tt.record(tmp_path / "run"):

@@ -203,14 +203,14 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
     return runs_watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* hook(gradient), of a module's output */
+/* hook(gradient), of a module's output; None: nobody has used it */
 static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nargsf,
                                PyObject *Py_UNUSED(kwnames))
 {
     const gradient_hook *hook = (gradient_hook *)self;
     runs_watch *watch = hook->watch;
-    if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
-        runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
+    if (PyVectorcall_NARGS(nargsf) == 1 && args[0] != Py_None && watch != NULL &&
+        !watch->consumer.is_off && runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
