@@ -152,17 +152,13 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, double lea
     }
 }
 
-/* How far a run moves a tensor from point to point. */
-typedef struct movement {
-    double now, most; /* NaN: there is no point before */
-} movement;
-
-static void move(movement *m, const side *s, size_t i)
+/* Returns how far a run moves a tensor from the point before to this one: the statistic that moves most. */
+static double movement(const side *s, size_t i)
 {
-    m->now = NAN; /* which fmax leaves out */
+    double now = 0;
     for (size_t k = MEAN; i > 0 && k < COUNT; k++)
-        m->now = fmax(m->now, fabs(value_at(s, k, i) - value_at(s, k, i - 1)));
-    m->most = fmax(m->most, m->now);
+        now = fmax(now, fabs(value_at(s, k, i) - value_at(s, k, i - 1))); /* leaves NaN out */
+    return now;
 }
 
 /* The two sides of a pair, and the weight on whose scale it is judged: no points unless it is a bias. */
@@ -171,12 +167,13 @@ typedef struct sides {
     double times; /* the weight's root mean square is multiplied by this */
 } sides;
 
-/* Returns the scale that the weight had at this step; 0: there is none.  *at: a cursor. */
-static double weight_scale(const sides *s, int64_t step, size_t *at)
+/* Returns the scale that the weight had at this step; 0: there is none.  *at: a cursor; *moved: how far it has moved
+ * at once. */
+static double weight_scale(const sides *s, int64_t step, size_t *at, double *moved)
 {
     const side *weight = &s->weight;
     while (*at + 1 < weight->points && weight->steps[*at + 1] <= step)
-        ++*at;
+        *moved = fmax(*moved, movement(weight, ++*at));
     double rms = weight->points > 0 ? value_at(weight, RMS, *at) : 0;
     return isfinite(rms) ? rms * s->times : 0;
 }
@@ -188,8 +185,7 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
     const side *a = &s->a, *b = &s->b;
     size_t i = 0, j = 0, at = 0;
     float largest = 0; /* so far: equal gradients that are smaller say nothing new */
-    movement of_a = { NAN, NAN }, of_b = { NAN, NAN };
-    bool has_jumped = false;
+    double moved_a = 0, moved_b = 0, moved_weight = 0;
     while (st == TT_OK && (i < a->points || j < b->points)) {
         bool has_a = i < a->points, has_b = j < b->points;
         bool is_before = has_a && (!has_b || a->steps[i] < b->steps[j] ||
@@ -204,14 +200,15 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
         } else if (is_wanted) {
             tt_gap gap;
             pair->site.points++;
-            deviate(a, i, b, j, weight_scale(s, step, &at), options, &gap);
+            deviate(a, i, b, j, weight_scale(s, step, &at, &moved_weight), options, &gap);
             gap.step = step;
             gap.call = (uint32_t)a->calls[i];
-            move(&of_a, a, i);
-            move(&of_b, b, j);
-            has_jumped |= fmax(of_a.now, of_b.now) > TT_NOISE_JUMP * fmin(of_a.most, of_b.most);
-            gap.moved = has_jumped ? -1 : (float)(of_a.most + of_b.most);
-            bool is_kept = gap.is_any || (pair->drift.role == TT_DRIFT_GRADIENT && gap.size > largest);
+            moved_a = fmax(moved_a, movement(a, i));
+            moved_b = fmax(moved_b, movement(b, j));
+            /* That of the weight, or of the calmer run: what a fault moves does not count. */
+            gap.moved = (float)(s->weight.points > 0 ? moved_weight : fmin(moved_a, moved_b));
+            bool is_kept = gap.is_any || pair->role == TT_ROLE_BIAS ||
+                           (pair->role == TT_ROLE_GRADIENT && gap.size > largest);
             largest = fmaxf(largest, gap.size);
             if (is_kept)
                 st = tt_grow(&pair->gaps, &pair->cap, pair->count + 1, sizeof gap);
@@ -340,8 +337,8 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
     *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
                                       .worst = { .step = -1, .a = NAN, .b = NAN } },
                             .kind = tt_order_kind(name),
-                            .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX,
-                            .drift = tt_noise_drift(a, site_a, s->weight.points > 0) };
+                            .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX };
+    tt_noise_role(a, site_a, s->weight.points > 0, pair);
     st = compare_site(s, options, pair);
     if (st == TT_OK && pair->site.points > 0)
         st = tt_noise_expect(a, file_a, site_a, b, file_b, site_b, pair);
