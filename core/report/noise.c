@@ -2,7 +2,8 @@
  *
  * Exists because two runs on different machines, or in different precision, never agree in
  * every bit, and a list of everything that differs says nothing.  Deviations are relative to the root mean
- * square of a tensor; docs/explain/noise.md explains the rules with examples.
+ * square of a tensor, extremes to 8 times that; a bias has the scale of its weight.  docs/explain/noise.md explains
+ * the rules.
  *
  * 1. Rounding of one tensor:  base = 2 w + 4 v (1 + sqrt(K)).
  *    w: half a unit in the last place of the less precise of the two types, if that has less than 32 bits, else
@@ -15,9 +16,9 @@
  *    by a share of how far the optimizer moves it at once: 4 times the largest deviation of a gradient so far,
  *    and one element of n, because Adam makes a whole step of a gradient near zero, whatever its sign.
  * 4. Rounding that has no effect on anything else is local: allowed where it is, and not passed on.
- *    Elements of a bias whose gradient is zero but for rounding may move by whole steps, and the output
- *    of the module with them.  Under types of less than 32 bits, rounding switches rectifiers: an element of a
- *    gradient, which is a sum of N terms, has one term more or less.
+ *    Elements of a bias, whose gradient may be zero but for rounding, may move apart by whole steps, and the
+ *    output of the module with them.  Under types of less than 32 bits, rounding switches rectifiers: an element
+ *    of a gradient, which is a sum of N terms, has one term more or less.
  *
  * A defect stands out because it jumps.
  * SPDX-License-Identifier: Apache-2.0 */
