@@ -233,6 +233,7 @@ static void a_weight_may_deviate_by_a_share_of_its_steps(void **state)
             for (int which = 0; which < 2; which++) {
                 double off = cases[i].off * (double)step + (step == STEPS - 1 ? cases[i].jump : 0);
                 put(&m, which, "parameter/a.weight", step, TT_F32, 1 + 1e-3 * (double)step + which * off);
+                put(&m, which, "activation/b", step, TT_F32, 1 + which * off * 1.5); /* follows it */
                 put(&m, which, "gradient/a.weight", step, cases[i].gradient,
                     1 + which * cases[i].gradient_off);
             }
@@ -259,6 +260,12 @@ static void a_bias_may_drift_if_its_gradient_is_rounding(void **state)
         { 1e-4, 1e-7, { 1e-3, -1e-3 }, .first = NULL },
         { 1e-7, 1e-4, { 1e-3, -1e-3 }, .first = NULL },
         { 1e-4, 1e-4, { 1e-3, -1e-3 }, .output = 0.5, .first = "activation/conv" },
+        { 1e-7,
+          1e-7,
+          { 0, 0 },
+          .output = 0.01,
+          .first = NULL,
+          .is_named = true }, /* its statistics agree */
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .jump = 0.1, .first = "parameter/conv.bias" },
         { 1e-7, 1e-7, { 0, 2e-2 }, .first = "parameter/conv.bias" },
         { 1e-7, 1e-7, { 1e-3, -1e-3 }, .output = 0.1, .first = "activation/conv" },
