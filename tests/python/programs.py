@@ -89,6 +89,7 @@ def _be_program(
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(FIRST, {})  # apart: lines of the code keep their numbers
     exec(compile(code, "<string>", "exec"), main.__dict__)
 
 
@@ -100,7 +101,7 @@ def forked(
     For facts that depend neither on the order of imports nor on how a program starts and exits.
     The server has not imported tensortap.
     """
-    given = (FIRST + textwrap.dedent(code), cwd, arguments, {**os.environ, **environment})
+    given = (textwrap.dedent(code), cwd, arguments, {**os.environ, **environment})
     with tempfile.TemporaryDirectory() as folder:
         process = fork_server().Process(target=_be_program, args=(*given, folder))
         process.start()
