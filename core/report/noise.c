@@ -14,7 +14,8 @@
  *    gradient also of the backward pass.  At most 64 * steps times the largest base.
  * 3. From step to step only parameters pass it on.  A parameter may deviate by as much as it has before, and
  *    by a share of how far the optimizer moves it at once: 4 times the largest deviation of a gradient so far,
- *    and one element of n, because Adam makes a whole step of a gradient near zero, whatever its sign.
+ *    and one element of n, because Adam makes a whole step of a gradient near zero, whatever its sign.  An
+ *    extreme may be one of those elements.
  * 4. Rounding that has no effect on anything else is local: allowed where it is, and not passed on.
  *    Elements of a bias, whose gradient may be zero but for rounding, may move apart by whole steps, and the
  *    output of the module with them.  Under types of less than 32 bits, rounding switches rectifiers: an element
@@ -192,9 +193,12 @@ static bool is_moved_by_rounding(const tt_diff_pair *bias)
 static double floor_of(const past *h, const tt_diff_pair *pair, const tt_gap *gap, int k)
 {
     if (pair->kind == TT_ORDER_PARAMETER) {
-        double one = pair->role == TT_ROLE_BIAS ? 0 : 1 / (double)pair->elements; /* a bias: see below */
-        double share = h->backward > 0 ? PASSED_ON * h->backward + one : 0;
-        share = fmin(1, k == TT_GAP_EXTREME ? TT_NOISE_EXTREMES * share : share);
+        double n = (double)pair->elements;
+        double one = pair->role == TT_ROLE_BIAS ? 0 : 1 / n; /* a bias: see below */
+        double noisy = PASSED_ON * h->backward, share = h->backward > 0 ? noisy + one : 0;
+        if (k == TT_GAP_EXTREME && h->backward > 0) /* it may be one of those noisy * n elements */
+            share = noisy * n + TT_NOISE_EXTREMES * one;
+        share = fmin(1, share);
         return pair->base + relative(gap, k, pair->apart[k] + share * 2 * (double)gap->moved);
     }
     bool is_forward = pair->kind <= TT_ORDER_LOSS;

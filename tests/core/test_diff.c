@@ -243,6 +243,31 @@ static void a_weight_may_deviate_by_a_share_of_its_steps(void **state)
     }
 }
 
+/* Where rounding is most of some elements' gradients, the largest element of a weight may be one of them: Adam
+ * then moves it by a whole step to either side. */
+static void an_extreme_of_a_weight_may_be_a_step_off_to_either_side(void **state)
+{
+    (void)state;
+    static const struct {
+        tt_dtype gradient;
+        double gradient_off, max; /* in the second run; 2.01 in the first */
+        tt_verdict verdict;
+    } cases[] = { { TT_BF16, 0.01, 1.99, TT_DIFF_NOISE }, /* 4 * 0.01 of 100 elements */
+                  { TT_BF16, 0.01, 1.95, TT_DIFF_DIFFERS },
+                  { TT_F32, 2e-7, 1.99, TT_DIFF_DIFFERS } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "parameter/a.weight", 0, TT_F32, 1);
+            put(&m, which, "gradient/a.weight", 0, cases[i].gradient, 1 + which * cases[i].gradient_off);
+            put_with(&m, which, "parameter/a.weight", 1, TT_F32, 1, which == 0 ? 2.01 : cases[i].max);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(diff->verdict, cases[i].verdict);
+        end(&m, diff);
+    }
+}
+
 /* A bias in front of a batch norm has a gradient of zero, and Adam makes steps of its rounding: both runs move
  * the bias, each elsewhere, and the module's output with it.  It is named only if its gradient was never
  * larger.  What is larger than these steps, or appears anywhere else, is found. */
@@ -535,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_gradient_whose_terms_cancel_is_judged_by_the_weights),
         cmocka_unit_test(a_bias_is_moved_by_the_rounding_of_its_gradient),
         cmocka_unit_test(a_weight_may_deviate_by_a_share_of_its_steps),
+        cmocka_unit_test(an_extreme_of_a_weight_may_be_a_step_off_to_either_side),
         cmocka_unit_test(a_bias_may_drift_if_its_gradient_is_rounding),
         cmocka_unit_test(what_follows_a_bfloat16_tensor_is_as_rough),
         cmocka_unit_test(an_extreme_of_a_gradient_may_lose_a_term_under_bfloat16),
