@@ -89,7 +89,7 @@ def _be_program(
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(FIRST, {})  # apart: lines of the code keep their numbers
+    exec(FIRST, main.__dict__)  # apart: lines of the code keep their numbers
     exec(compile(code, "<string>", "exec"), main.__dict__)
 
 

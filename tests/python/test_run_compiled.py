@@ -171,6 +171,7 @@ for _ in range(2):
 """
 
 
+@needs_probes
 def test_a_model_that_dynamo_keeps_until_the_interpreter_ends_is_freed_safely(
     tmp_path: Path,
 ) -> None:
@@ -221,6 +222,7 @@ def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path
     assert list(phases) == [EVAL, TRAIN]
 
 
+@needs_probes
 def test_calls_past_the_wrapper_of_a_compiled_model_are_recorded(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     compiled = torch.compile(model, backend="eager")
@@ -236,6 +238,7 @@ def test_calls_past_the_wrapper_of_a_compiled_model_are_recorded(tmp_path: Path)
         assert (list(steps), list(phases)) == ([0, 0, 1, 1], [TRAIN, EVAL] * 2), name
 
 
+@needs_probes
 def test_a_compiled_step_of_an_optimizer_is_recorded_as_an_eager_one(tmp_path: Path) -> None:
     runs = []
     for kind in ("eager", "compiled"):

@@ -351,7 +351,8 @@ def test_a_torch_whose_c_functions_cannot_be_asked_is_read_through_its_capsule(
     lines = done.stdout.splitlines()
     assert lines[:2] == ["66.0 66.0", "(1-2j)"], done.stderr
     assert lines[2].startswith("meta tensor")
-    assert lines[3].startswith("freed tensor")
+    # torch 2.6 gives no capsule of it.
+    assert lines[3].startswith(("freed tensor", "the memory of this Tensor cannot be read"))
 
 
 def test_a_fake_tensor_is_refused_without_a_warning_of_torch(tmp_path: Path) -> None:

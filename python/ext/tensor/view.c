@@ -80,41 +80,46 @@ static bool has_memory(PyObject *obj)
 }
 
 /* Describes a dense tensor in CPU memory, of a torch without the functions of symbols.h. */
-static bool describe_slowly(tensor_torch *torch, PyObject *obj, tensor_view *out)
+static tensor_view_result describe_slowly(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     PyObject *owner = NULL, *storage = NULL; /* owned */
+    tensor_view_result why = VIEW_LAYOUT;
     tt_dtype dtype;
     if (!tensor_torch_is(tensor_torch_get(torch->layout, obj), torch->strided) ||
         !tensor_torch_is(tensor_torch_get(torch->is_cpu, obj), Py_True) ||
         tensor_torch_ask(torch->is_neg, obj) || tensor_torch_ask(torch->is_conj, obj) || !has_memory(obj))
-        return false;
+        return VIEW_LAYOUT;
     PyObject *detached = call_chain(obj, (const char *const[]){ "detach", NULL }); /* owned */
-    bool is_read = detached != NULL && open_capsule(detached, out) == VIEW_OK;
-    if (is_read) { /* torch calls its 1 to 7 bit integers int8 and uint8 here */
+    if (detached != NULL && open_capsule(detached, out) == VIEW_OK &&
+        tensor_dtype_find(tensor_fact_dtype(obj, &owner), &dtype) &&
+        dtype == out->tensor.dtype) { /* torch calls its 1 to 7 bit integers int8 and uint8 here */
         storage = PyObject_CallMethod(obj, "untyped_storage", NULL);
-        is_read = tensor_dtype_find(tensor_fact_dtype(obj, &owner), &dtype) &&
-                  dtype == out->tensor.dtype &&
-                  tensor_is_held(&out->tensor, ask_number(obj, "storage_offset"),
-                                 ask_number(storage, "nbytes"));
+        why =
+            tensor_is_held(&out->tensor, ask_number(obj, "storage_offset"), ask_number(storage, "nbytes"))
+                ? VIEW_OK
+                : VIEW_FREED;
     }
     PyErr_Clear();
     Py_XDECREF(owner);
     Py_XDECREF(storage);
     Py_XDECREF(detached);
-    return is_read;
+    return why;
 }
 
-/* Describes a dense tensor in CPU memory with no lazy bits.  False says nothing about it. */
-static bool describe(tensor_torch *torch, PyObject *obj, tensor_view *out)
+/* Describes a dense tensor in CPU memory with no lazy bits.  Says why not only where nothing else is wrong. */
+static tensor_view_result describe(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     tensor_handle tensor = tensor_torch_handle(torch, obj);
-    bool is_read =
-        tensor != NULL ? tensor_describe(tensor, &out->tensor) : describe_slowly(torch, obj, out);
-    if (is_read && tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX) /* no other type can be */
-        is_read = !tensor_torch_ask(torch->is_conj, obj);
-    if (!is_read)
+    tensor_view_result why = tensor == NULL                          ? describe_slowly(torch, obj, out)
+                             : tensor_describe(tensor, &out->tensor) ? VIEW_OK
+                                                                     : VIEW_FREED;
+    if (why == VIEW_OK &&
+        tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX && /* no other type can be */
+        tensor_torch_ask(torch->is_conj, obj))
+        why = VIEW_LAYOUT;
+    if (why != VIEW_OK)
         tensor_view_close(out);
-    return is_read;
+    return why;
 }
 
 /* Makes a copy of what stands for other values than its memory has; nobody else knows its memory. */
@@ -128,7 +133,7 @@ static bool open_copy(tensor_torch *torch, PyObject *obj, tensor_view *out)
     PyObject *copy = call_chain(obj, is_zero ? (const char *const[]){ "detach", "clone", NULL }
                                              : (const char *const[]){ "detach", "resolve_conj",
                                                                       "resolve_neg", NULL }); /* owned */
-    bool is_read = copy != NULL && describe(torch, copy, out);
+    bool is_read = copy != NULL && describe(torch, copy, out) == VIEW_OK;
     if (is_read) {
         Py_XSETREF(out->temporary, Py_NewRef(copy));
         out->is_private = true;
@@ -153,15 +158,18 @@ static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_
         return VIEW_FAKE;
     if (!is_plain || tensor_has_function_mode(torch))
         guard = tensor_quiet_enter(torch);
-    bool is_read =
-        (is_plain || has_memory(obj)) && (describe(torch, obj, out) || open_copy(torch, obj, out));
-    tensor_view_result why = VIEW_OK;
-    if (!is_read || (!is_plain && out->tensor.count == 0)) /* a shell without a shape has no elements */
-        why = tensor_diagnose(torch, obj);
-    if (is_read && why != VIEW_UNINITIALIZED)
-        why = VIEW_OK;
-    else if (!is_read && why == VIEW_OK)
-        why = VIEW_FREED; /* all is as it should be, but for its storage */
+    tensor_view_result why = VIEW_FREED;
+    if (is_plain || has_memory(obj)) {
+        why = describe(torch, obj, out);
+        if (why != VIEW_OK && open_copy(torch, obj, out))
+            why = VIEW_OK;
+    }
+    bool is_read = why == VIEW_OK;
+    if (!is_read || (!is_plain && out->tensor.count == 0)) { /* a shell without a shape has no elements */
+        tensor_view_result closer = tensor_diagnose(torch, obj);
+        if (closer == VIEW_UNINITIALIZED || (!is_read && closer != VIEW_OK))
+            why = closer;
+    }
     if (is_read && why != VIEW_OK)
         tensor_view_close(out);
     tensor_quiet_leave(guard);
