@@ -10,8 +10,8 @@
  *    0; at least that of any tensor before it.  v: the same for the type in which sums are computed (float32
  *    for types of at most 32 bits).  K: the length of the sums.
  * 2. Within a step rounding is passed on.  The floor of an activation is base, that of a gradient 8 base; or 4
- *    times the largest deviation within its floor so far, if that is larger: of the forward pass, and for a
- *    gradient also of the backward pass.  At most 64 * steps times the largest base.
+ *    times the largest deviation within its floor so far, if that is larger: for an activation of averages, or of
+ *    extremes, of the forward pass; for a gradient of all.  At most 64 * steps times the largest base.
  * 3. From step to step only parameters pass it on.  A parameter may deviate by as much as it has before, and
  *    by a share of how far the optimizer moves it at once: 4 times the largest deviation of a gradient so far,
  *    and one element of n, because Adam makes a whole step of a gradient near zero, whatever its sign.  An
@@ -165,9 +165,9 @@ static int by_execution(const void *a, const void *b)
 
 /* What came before. */
 typedef struct past {
-    double forward, backward; /* the largest deviation within its floor */
-    double base;              /* the largest of what deviates */
-    double steps;             /* since the first difference */
+    double forward[TT_GAP_COUNT_], backward; /* the largest deviation within its floor */
+    double base;                             /* the largest of what deviates */
+    double steps;                            /* since the first difference */
 } past;
 
 /* Returns a distance between values in the unit of the gap's deviation. */
@@ -195,14 +195,15 @@ static double floor_of(const past *h, const tt_diff_pair *pair, const tt_gap *ga
     if (pair->kind == TT_ORDER_PARAMETER) {
         double n = (double)pair->elements;
         double one = pair->role == TT_ROLE_BIAS ? 0 : 1 / n; /* a bias: see below */
-        double noisy = PASSED_ON * h->backward, share = h->backward > 0 ? noisy + one : 0;
-        if (k == TT_GAP_EXTREME && h->backward > 0) /* it may be one of those noisy * n elements */
+        double noisy = PASSED_ON * h->backward, share = noisy > 0 ? noisy + one : 0;
+        if (k == TT_GAP_EXTREME && noisy > 0) /* it may be one of those noisy * n elements */
             share = noisy * n + TT_NOISE_EXTREMES * one;
         share = fmin(1, share);
         return pair->base + relative(gap, k, pair->apart[k] + share * 2 * (double)gap->moved);
     }
     bool is_forward = pair->kind <= TT_ORDER_LOSS;
-    double before = is_forward ? h->forward : fmax(h->forward, h->backward);
+    double forward = fmax(h->forward[TT_GAP_AVERAGE], h->forward[TT_GAP_EXTREME]);
+    double before = is_forward ? h->forward[k] : fmax(forward, h->backward);
     double base = is_forward ? pair->base : BACKWARD * pair->base;
     return fmin(fmax(base, PASSED_ON * before), MOST * h->steps * fmax(h->base, pair->base));
 }
@@ -294,22 +295,22 @@ static void prepare(tt_diff_pair *pairs, size_t count, cursor *cursors)
 /* Keeps what this point says about the points after it. */
 static void remember(past *h, tt_diff_pair *pair, const tt_gap *gap, bool is_local)
 {
-    double deviation = (double)fmaxf(gap->deviation[TT_GAP_AVERAGE], gap->deviation[TT_GAP_EXTREME]);
     for (int k = 0; k < TT_GAP_COUNT_; k++)
         if (gap->deviation[k] > 0)
             pair->apart[k] = fmax(pair->apart[k], fabs(gap->a[k] - gap->b[k]));
     if (is_local || pair->role == TT_ROLE_BIAS || is_moved_by_rounding(bias_of(pair)))
         return; /* a bias: its module's output shows it */
-    if (pair->kind == TT_ORDER_PARAMETER) {
-        /* The average hides what one element of n may be off by: up to n times as much, or two steps. */
-        double average = (double)gap->deviation[TT_GAP_AVERAGE], root = sqrt((double)pair->elements);
-        double single =
-            fmin(average * root, relative(gap, TT_GAP_AVERAGE, 2 * (double)gap->moved) / root);
-        h->forward = fmax(h->forward, fmax(average, single));
-    } else if (pair->kind <= TT_ORDER_LOSS) {
-        h->forward = fmax(h->forward, deviation);
-    } else {
-        h->backward = fmax(h->backward, deviation);
+    double average = (double)gap->deviation[TT_GAP_AVERAGE], root = sqrt((double)pair->elements);
+    /* The average hides what one element of n may be off by: up to n times as much, or two steps. */
+    double single = fmin(average * root, relative(gap, TT_GAP_AVERAGE, 2 * (double)gap->moved) / root);
+    for (int k = 0; k < TT_GAP_COUNT_; k++) {
+        double deviation = (double)gap->deviation[k];
+        if (pair->kind == TT_ORDER_PARAMETER)
+            h->forward[k] = fmax(h->forward[k], fmax(average, single));
+        else if (pair->kind <= TT_ORDER_LOSS)
+            h->forward[k] = fmax(h->forward[k], deviation);
+        else
+            h->backward = fmax(h->backward, deviation);
     }
 }
 
