@@ -15,7 +15,7 @@ class Follower:
     """What follows a training loop; a method that is not overridden does nothing."""
 
     def training_began(self, model: Any, optimizers: list[Any]) -> None:
-        """Take the model; *optimizers*: those whose closures clip gradients (Lightning)."""
+        """Follow a model; *optimizers*: those whose closures clip gradients (Lightning)."""
 
     def step_began(self, step: int) -> None:
         """Begin a step, with the first of its batches."""
