@@ -512,12 +512,15 @@ typedef struct tt_finding {
     tt_evidence numbers[TT_EVIDENCE_MOST];
     size_t number_count;
     const char *sentence; /* without the rule, the severity and the remedy */
+    const char *remedy;   /* what to do about this one: often that of the rule */
+    const char *hides;    /* as that of the rule ... */
+    bool is_cause;        /* ... or more, and it comes before others of its severity */
 } tt_finding;
 
 /* A rule that lacks its data. */
 typedef struct tt_unchecked {
     const tt_rule *rule;
-    const char *reason; /* "needs a loss, which the run does not have" */
+    const char *reason; /* "no loss", "no optimizer": the same text where the cause is the same */
 } tt_unchecked;
 
 typedef struct tt_findings {
@@ -525,8 +528,10 @@ typedef struct tt_findings {
     size_t count;
     tt_unchecked *unchecked;
     size_t unchecked_count;
-    int32_t rules;  /* that were asked for */
-    int64_t unread; /* points that are damaged: no rule saw them */
+    int32_t rules;       /* that were asked for */
+    int64_t unread;      /* points that are damaged: no rule saw them */
+    bool is_healthy;     /* nothing was found, and enough was seen to say so */
+    const char *verdict; /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
 } tt_findings;
 
 /* What the rules have seen of a run, so that of a run that has grown only the rest is read. */
@@ -546,9 +551,13 @@ bool tt_health_asks(const tt_health_options *options, const tt_rule *rule); /* f
  * TT_EINVAL: select or ignore has a word that is no id. */
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
 void tt_findings_free(tt_findings *findings);
+/* Is this the first rule of those that were not checked for the same reason? */
+bool tt_findings_is_first_reason(const tt_findings *findings, size_t i);
+/* Appends that reason and all rules that have it: "no loss: divergence, loss-spike". */
+tt_status tt_findings_list_unchecked(const tt_findings *findings, size_t i, tt_buf *out);
 /* Returns the heaviest finding about a site; NULL: none. */
 const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site);
-/* Adds "rules", "findings" and "unchecked" to the innermost object (docs/schemas/health.json). */
+/* Adds "verdict", "rules", "findings" and "unchecked" to the innermost object (docs/schemas/health.json). */
 void tt_findings_json(tt_json *json, const tt_findings *findings);
 /* Appends them as an object of their own, with "schema". */
 tt_status tt_findings_write(const tt_findings *findings, tt_buf *out);

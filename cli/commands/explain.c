@@ -59,8 +59,10 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
     if (tt_overview_rank_count(run) > 1)
         (void)tt_buf_printf(&p->line, ", %s", tt_overview_ranks(run));
     put(p);
-    (void)tt_buf_printf(&p->line, "verdict: %s (%d rules)", tt_findings_count_text(findings),
-                        (int)findings->rules - (int)findings->unchecked_count);
+    (void)tt_buf_printf(&p->line, "verdict: %s", findings->verdict);
+    if (findings->count > 0 || findings->is_healthy)
+        (void)tt_buf_printf(&p->line, " (%d rules)",
+                            (int)findings->rules - (int)findings->unchecked_count);
     put(p);
     if (totals.stopped != NULL) {
         (void)tt_buf_printf(&p->line, "the program was %s", totals.stopped);
@@ -92,7 +94,7 @@ static void put_finding(page *p, size_t number, const tt_finding *found)
     if (found->site_count > SITES_NAMED)
         (void)tt_buf_printf(&p->line, " and %zu more", found->site_count - SITES_NAMED);
     put(p);
-    (void)tt_buf_printf(&p->line, "   what to do: %s", found->rule->remedy);
+    (void)tt_buf_printf(&p->line, "   what to do: %s", found->remedy);
     put(p);
 }
 
@@ -128,8 +130,10 @@ static tt_exit explain(tt_call *call)
         put_finding(&p, i + 1, &findings->items[i]);
     put_numbers(&p, call->runs[0]);
     for (size_t i = 0; i < findings->unchecked_count; i++) {
-        (void)tt_buf_printf(&p.line, "not checked: %s %s", findings->unchecked[i].rule->id,
-                            findings->unchecked[i].reason);
+        if (!tt_findings_is_first_reason(findings, i))
+            continue;
+        (void)tt_buf_text(&p.line, "not checked: ");
+        (void)tt_findings_list_unchecked(findings, i, &p.line);
         put(&p);
     }
     if (p.out.len > 0)

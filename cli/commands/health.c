@@ -19,12 +19,7 @@ static struct {
 static void print_text(const tt_call *call, const tt_findings *findings)
 {
     tt_screen_say(TT_MOOD_PLAIN, "%s  ", call->path);
-    bool is_bad = tt_findings_has(findings, TT_SEVERITY_ERROR);
-    tt_screen_say(is_bad                ? TT_MOOD_ALARM
-                  : findings->count > 0 ? TT_MOOD_REMARK
-                                        : TT_MOOD_SPARK,
-                  "%s", tt_findings_count_text(findings));
-    printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);
+    (void)tt_findings_print_verdict(findings, strlen(call->path) + 2);
     int64_t damaged = tt_run_totals(call->runs[0]).damaged_bytes;
     if (damaged > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; the rules did not see them\n",
@@ -33,9 +28,7 @@ static void print_text(const tt_call *call, const tt_findings *findings)
         tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
                       tt_screen_count(findings->unread));
     (void)tt_findings_print(findings, SIZE_MAX, true);
-    for (size_t i = 0; i < findings->unchecked_count; i++)
-        tt_screen_say(TT_MOOD_FAINT, "not checked: %s %s\n", findings->unchecked[i].rule->id,
-                      findings->unchecked[i].reason);
+    tt_findings_print_unchecked(findings);
 }
 
 static tt_status print_json(const tt_call *call, const tt_findings *findings)
@@ -89,7 +82,7 @@ static void put_sarif_result(tt_json *json, const tt_finding *found, const char 
     tt_json_text(json, "ruleId", found->rule->id);
     tt_json_text(json, "level", tt_severity_text(found->severity));
     tt_buf text = { 0 };
-    (void)tt_buf_printf(&text, "%s. What to do: %s.", found->sentence, found->rule->remedy);
+    (void)tt_buf_printf(&text, "%s. What to do: %s.", found->sentence, found->remedy);
     put_message(json, "message", text.data);
     tt_buf_free(&text);
     tt_json_open(json, "locations", '[');

@@ -58,7 +58,10 @@ static int print_findings(const tt_call *call)
     for (size_t i = 0; i < findings->count; i++)
         if (is_asked_about(&findings->items[i], call->glob))
             findings->items[found++] = findings->items[i];
+    bool had_none = findings->count == 0;
     findings->count = found;
+    if (had_none && !findings->is_healthy && call->glob == NULL)
+        return tt_findings_print_verdict(findings, 0);
     if (found == 0)
         return 0;
     putchar('\n');

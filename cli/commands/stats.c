@@ -4,6 +4,7 @@
 #include "runs/overview.h"
 #include "words.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,9 +40,9 @@ static void add_point(tt_table *table, const tt_point *p, layout how)
                       c < NANS    ? TT_MOOD_PLAIN
                       : value > 0 ? TT_MOOD_ALARM
                                   : TT_MOOD_FAINT,
-                      !is_shown    ? ""
-                      : c >= ZEROS ? tt_screen_count((int64_t)value)
-                                   : tt_screen_number(value));
+                      !is_shown || isnan(value) ? "" /* undefined: the deviation of one element */
+                      : c >= ZEROS              ? tt_screen_count((int64_t)value)
+                                                : tt_screen_number(value));
     }
     tt_table_cell(table, TT_MOOD_REMARK,
                   p->is_skipped               ? "skipped"

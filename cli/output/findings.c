@@ -11,20 +11,6 @@ bool tt_findings_has(const tt_findings *findings, tt_severity severity)
     return findings->count > 0 && findings->items[0].severity >= severity; /* the heaviest is first */
 }
 
-const char *tt_findings_count_text(const tt_findings *findings)
-{
-    size_t errors = 0;
-    while (errors < findings->count && findings->items[errors].severity == TT_SEVERITY_ERROR)
-        errors++;
-    size_t warnings = findings->count - errors;
-    const char *left = errors > 0 ? tt_screen_text("%zu error%s", errors, errors == 1 ? "" : "s") : "";
-    const char *right =
-        warnings > 0 ? tt_screen_text("%zu warning%s", warnings, warnings == 1 ? "" : "s") : "";
-    return findings->count == 0
-               ? "healthy"
-               : tt_screen_text("%s%s%s", left, errors > 0 && warnings > 0 ? ", " : "", right);
-}
-
 /* Prints text in lines that fit the screen, the first of which has `used` characters before it; returns
  * their number. */
 static int print_wrapped(tt_mood mood, const char *untrusted, size_t used)
@@ -71,7 +57,35 @@ int tt_findings_print(const tt_findings *findings, size_t most, bool has_remedie
         if (!has_remedies)
             continue;
         printf("%*s", 9, "");
-        lines += print_wrapped(TT_MOOD_FAINT, found->rule->remedy, 9);
+        lines += print_wrapped(TT_MOOD_FAINT, found->remedy, 9);
     }
     return lines;
+}
+
+int tt_findings_print_verdict(const tt_findings *findings, size_t used)
+{
+    bool is_bad = tt_findings_has(findings, TT_SEVERITY_ERROR), is_said = findings->is_healthy;
+    tt_mood mood = is_bad                ? TT_MOOD_ALARM
+                   : findings->count > 0 ? TT_MOOD_REMARK
+                   : is_said             ? TT_MOOD_SPARK
+                                         : TT_MOOD_PLAIN;
+    if (findings->count == 0 && !is_said)
+        return print_wrapped(mood, findings->verdict, used);
+    tt_screen_say(mood, "%s", findings->verdict);
+    printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);
+    return 1;
+}
+
+void tt_findings_print_unchecked(const tt_findings *findings)
+{
+    tt_buf line = { 0 };
+    for (size_t i = 0; i < findings->unchecked_count; i++) {
+        if (!tt_findings_is_first_reason(findings, i))
+            continue;
+        tt_buf_clear(&line);
+        (void)tt_buf_text(&line, "not checked: ");
+        (void)tt_findings_list_unchecked(findings, i, &line);
+        (void)print_wrapped(TT_MOOD_FAINT, line.data != NULL ? line.data : "", 0);
+    }
+    tt_buf_free(&line);
 }

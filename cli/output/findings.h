@@ -5,11 +5,13 @@
 
 #include "tensortap_tools.h"
 
-/* "2 errors, 1 warning"; "healthy": none. */
-const char *tt_findings_count_text(const tt_findings *findings); /* a text of the screen */
 /* Prints the first findings, each on a line, and behind them what to do if wanted.  Returns the
  * number of lines. */
 int tt_findings_print(const tt_findings *findings, size_t most, bool has_remedies);
+/* Prints "not checked: no loss: divergence, loss-spike": a line for each reason. */
+void tt_findings_print_unchecked(const tt_findings *findings);
+/* Prints the verdict behind `used` characters of its line; returns the number of lines. */
+int tt_findings_print_verdict(const tt_findings *findings, size_t used);
 bool tt_findings_has(const tt_findings *findings, tt_severity severity); /* of this severity or worse */
 
 #endif

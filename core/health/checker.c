@@ -76,7 +76,7 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     options = options != NULL ? options : &none;
     tt_histories *own = NULL, *good = NULL; /* owned */
     tt_histories **seen = options->seen != NULL ? options->seen : &own;
-    tt_findings *usual = NULL; /* owned */
+    tt_findings *usual = NULL, *found = NULL; /* owned */
     tt_status st = check_ids(options->select, "select", err);
     if (st == TT_OK)
         st = check_ids(options->ignore, "ignore", err);
@@ -89,12 +89,18 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     }
     if (st == TT_OK)
         st = tt_fail_plain(err, tt_findings_make((*seen)->files, (*seen)->count,
-                                                 good != NULL ? good->files : NULL, usual, out));
+                                                 good != NULL ? good->files : NULL, usual, &found));
     if (st == TT_OK) {
-        leave_asked_for(*out, options);
+        leave_asked_for(found, options);
         for (int32_t i = 0; i < (*seen)->count; i++)
-            (*out)->unread += (*seen)->files[i].unread;
+            found->unread += (*seen)->files[i].unread;
+        st = tt_fail_plain(err, tt_findings_judge(found));
     }
+    if (st == TT_OK) {
+        *out = found;
+        found = NULL;
+    }
+    tt_findings_free(found);
     tt_histories_free(own);
     tt_histories_free(good);
     tt_findings_free(usual);

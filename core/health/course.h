@@ -38,12 +38,38 @@ typedef enum tt_state_bit {
     TT_STATE_REQUIRES_GRAD = 1,
     TT_STATE_IS_OPTIMIZED = 2, /* an optimizer holds it */
     TT_STATE_HAS_GRAD = 4,
+    TT_STATE_IS_SHARDED = 8, /* each rank has a part of it */
 } tt_state_bit;
 
 enum {
     TT_COURSE_RECENT = 16, /* points */
     TT_COURSE_WARM = 10,   /* points after which a history is one */
+    TT_COURSE_TAIL = 16,   /* jumps that are remembered */
+    TT_COURSE_KEPT = 8,    /* values of a learning rate that are */
 };
+
+/* The largest jumps of a series, one for each time that it rose above its level: the tail of its noise. */
+typedef struct tt_rises {
+    float by[TT_COURSE_TAIL]; /* distances in spreads */
+    int32_t count;
+    int32_t now; /* number of the rise that goes on plus 1; 0: none */
+} tt_rises;
+
+/* Values at even distances over the whole series. */
+typedef struct tt_kept {
+    double values[TT_COURSE_KEPT];
+    int64_t steps[TT_COURSE_KEPT];
+    int32_t count;
+    int64_t every; /* points from one to the next; 0: none yet */
+} tt_kept;
+
+/* A loss that went far beyond all that it had been, for several points in a row. */
+typedef struct tt_burst {
+    int64_t points; /* in a row so far; TT_BURST_POINTS: it has happened */
+    double from, beyond, peak;
+    int64_t step, peak_step; /* the first one's, the highest one's */
+} tt_burst;
+enum { TT_BURST_POINTS = 4 };
 
 /* One point, as far as the rules need it. */
 typedef struct tt_sighting {
@@ -68,6 +94,7 @@ typedef struct tt_course {
     int64_t elements;
     int64_t read; /* points of the file that have been read */
     int64_t points, eval_points, skipped_points;
+    int64_t values; /* points that had a finite value: an empty tensor has none */
     int64_t first_step, last_step, last_skipped_step;
     double first, latest, early; /* early: mean of the first 8 */
     double level, spread;        /* smoothed value, and distance from it */
@@ -77,6 +104,7 @@ typedef struct tt_course {
     int64_t calls;            /* in the step so far ... */
     double step_first;        /* ... the first of them */
     double from_call_to_call; /* smoothed: the last call of a step over the first; 0: one call */
+    double calls_at_first;    /* the same in the first step */
     double absmax;            /* the largest */
     int64_t absmax_step;
     int64_t zero_run; /* how many of the latest were all zero */
@@ -90,6 +118,11 @@ typedef struct tt_course {
         double by, value, level; /* by: distance in spreads; the largest */
         int64_t step;
     } jump;
+    union {
+        tt_rises rises;
+        tt_kept kept; /* of a learning rate */
+    };
+    tt_burst burst;  /* of losses and numbers */
     bool has_bad;    /* a point was not finite, evaluation included ... */
     tt_sighting bad; /* ... the first */
 } tt_course;
@@ -98,10 +131,15 @@ tt_course_kind tt_course_kind_of(const char *name, const char **tail);
 void tt_course_add(tt_course *course, const tt_sighting *p);
 double tt_median(double *x, size_t n);            /* sorts them; NaN: none */
 double tt_course_median(const tt_course *course); /* of the recent values; NaN: none */
+/* The value of a learning rate at a step, from those that were kept; NaN: none. */
+double tt_course_kept_at(const tt_course *course, int64_t step);
+/* How much its largest jump stands out from the tail of the others: the negative logarithm of the probability
+ * of such a one, if the tail goes on as it is.  Infinity: it has too few to know. */
+double tt_course_surprise(const tt_course *course);
 /* Has it got a history? */
 static inline bool tt_course_is_warm(const tt_course *course)
 {
-    return course != NULL && course->points >= TT_COURSE_WARM;
+    return course != NULL && course->values >= TT_COURSE_WARM;
 }
 
 #endif

@@ -14,14 +14,29 @@ TT_RULE(dead_units, "dead-units", WARNING, /* looks at */ "tensortap/silent/*",
         /* hides */ "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged")
 
 static const double MANY = 0.5; /* of the units */
+static const double MOST = 0.9; /* of what a dead share of units explains, because shares are smoothed */
 enum { FEWEST = 8 };            /* units */
+
+/* Does the weight of these units say the same?  The gradient of a bias is 0 also where the bias cancels, as
+ * in f(a) - f(b); then that of the weight is not. */
+static bool is_confirmed(const tt_case *c, const tt_course *gradient, double dead)
+{
+    if (!tt_course_is_bias(gradient))
+        return true;
+    const tt_course *weight = tt_case_beside(c, gradient);
+    const tt_course *silent = weight != NULL ? tt_history_of(c->history, weight, TT_COURSE_SILENT) : NULL;
+    if (silent != NULL && silent->latest >= MANY)
+        return false; /* the weight of a norm has one number for each unit, too, and says it */
+    return weight != NULL && weight->values > 0 && weight->zeros >= MOST * dead;
+}
 
 static void find(tt_case *c)
 {
     const tt_course *last = NULL;
     TT_EACH(c, course, SILENT) {
         const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
-        if (gradient == NULL || gradient->elements < FEWEST || course->latest < MANY)
+        if (gradient == NULL || gradient->elements < FEWEST || course->latest < MANY ||
+            !is_confirmed(c, gradient, course->latest))
             continue;
         if (course->latest == 1) { /* nor does anything arrive in the layers before it */
             last = course;

@@ -4,6 +4,7 @@
  * is dropped here: twelve weights that do not change because their block is frozen are one finding.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
+#include "health/verdict.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENTENCE_MOST = 600, SITES_MOST = 4096, LISTED = 3 };
+enum { SENTENCE_MOST = 600, SITES_MOST = 4096 };
 
 /* Findings while they are collected. */
 typedef struct tt_draft {
@@ -20,6 +21,7 @@ typedef struct tt_draft {
     tt_arena texts;
     size_t item_cap, unchecked_cap;
     bool has_ranks; /* the run has several */
+    tt_seen seen;
 } tt_draft;
 
 const char *tt_severity_text(tt_severity severity)
@@ -127,67 +129,22 @@ const char *tt_case_join(tt_case *c, const char *format, ...)
     return keep(c, text);
 }
 
+bool tt_course_is_logged_loss(const tt_course *course)
+{
+    return course->kind == TT_COURSE_OTHER && course->dtype < 0 &&
+           tt_glob_match("loss,train_loss,train/loss", course->name);
+}
+
 const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after)
 {
     if (tt_case_next(c, TT_COURSE_LOSS, NULL) != NULL)
         return tt_case_next(c, TT_COURSE_LOSS, after);
+    bool had_one = after != NULL;
     while ((after = tt_case_next(c, TT_COURSE_OTHER, after)) != NULL)
-        if (tt_glob_match("loss,train_loss,train/loss", after->name) && after->dtype < 0)
+        if (tt_course_is_logged_loss(after))
             return after;
-    c->has_data = false;
+    c->has_data = had_one; /* other numbers are none */
     return NULL;
-}
-
-/* The length of the part that two names share, up to a dot. */
-static size_t shared(const char *a, const char *b, size_t most)
-{
-    size_t len = 0;
-    for (size_t i = 0; i <= most && (i == most || a[i] == b[i]); i++) {
-        bool ends_a = a[i] == '\0' || a[i] == '.', ends_b = b[i] == '\0' || b[i] == '.';
-        if (ends_a && ends_b)
-            len = i;
-        if (a[i] == '\0' || b[i] == '\0')
-            break;
-    }
-    return len;
-}
-
-const char *tt_case_place(tt_case *c)
-{
-    if (c->suspect_count == 0)
-        return "";
-    const tt_course *first = c->suspects[0];
-    static const char *const units[TT_COURSE_KIND_COUNT_] = {
-        [TT_COURSE_ACTIVATION] = "modules",
-        [TT_COURSE_LOSS] = "losses",
-        [TT_COURSE_MODE] = "modules",
-        [TT_COURSE_ATTENTION] = "heads",
-    };
-    const char *unit = units[first->kind] != NULL ? units[first->kind] : "parameters";
-    if (c->suspect_count == 1)
-        return first->kind == TT_COURSE_LOSS || first->kind == TT_COURSE_OTHER ? first->name
-                                                                               : first->tail;
-    size_t len = strlen(first->tail);
-    for (size_t i = 1; i < c->suspect_count; i++)
-        len = shared(first->tail, c->suspects[i]->tail, len);
-    bool is_near = true; /* all are of this very module: then its name says enough */
-    for (size_t i = 0; i < c->suspect_count && len > 0; i++) {
-        const char *rest = c->suspects[i]->tail + len;
-        is_near = is_near && strchr(rest + (*rest == '.'), '.') == NULL;
-    }
-    char text[SENTENCE_MOST / 2];
-    size_t at = 0;
-    if (len > 0 && (is_near || c->suspect_count > LISTED)) {
-        (void)snprintf(text, sizeof text, "%.*s (%zu %s)", (int)(len < 200 ? len : 200), first->tail,
-                       c->suspect_count, unit);
-        return keep(c, text);
-    }
-    for (size_t i = 0; i < c->suspect_count && i < LISTED && at < sizeof text / 2; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", i > 0 ? ", " : "",
-                               c->suspects[i]->tail);
-    if (c->suspect_count > LISTED)
-        (void)snprintf(text + at, sizeof text - at, " and %zu more %s", c->suspect_count - LISTED, unit);
-    return keep(c, text);
 }
 
 void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
@@ -201,6 +158,9 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     tt_finding found = c->found;
     found.severity = severity;
     found.rank = c->history->rank;
+    found.remedy = c->remedy != NULL ? c->remedy : found.rule->remedy;
+    found.hides = c->hides != NULL ? c->hides : found.rule->hides;
+    found.is_cause = c->hides != NULL;
     found.site_count = c->suspect_count;
     found.sentence = keep(c, text);
     found.place = keep(c, tt_case_place(c));
@@ -221,6 +181,7 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
         d->public.items[d->public.count++] = found;
     c->suspect_count = c->found.number_count = 0;
     c->is_of_run = false;
+    c->remedy = c->hides = NULL;
 }
 
 double tt_case_typical(tt_case *c, tt_course_kind kind)
@@ -242,11 +203,43 @@ bool tt_case_is_optimized(const tt_case *c, const tt_course *course)
     return state != NULL && ((int)state->latest & wanted) == wanted;
 }
 
+bool tt_course_is_bias(const tt_course *course)
+{
+    const char *dot = strrchr(course->tail, '.');
+    return strstr(dot != NULL ? dot : course->tail, "bias") != NULL;
+}
+
+const tt_course *tt_case_beside(const tt_case *c, const tt_course *bias)
+{
+    char name[TT_SITE_NAME_MAX];
+    const char *dot = strrchr(bias->tail, '.'), *word = strstr(dot != NULL ? dot : bias->tail, "bias");
+    int len = word != NULL ? snprintf(name, sizeof name, "%.*sweight%s", (int)(word - bias->tail),
+                                      bias->tail, word + strlen("bias"))
+                           : -1;
+    return len > 0 && (size_t)len < sizeof name
+               ? tt_history_find(c->history, TT_COURSE_GRADIENT, name, "")
+               : NULL;
+}
+
+double tt_case_rate(const tt_case *c, int64_t step)
+{
+    double most = (double)NAN;
+    TT_EACH_COURSE(c, course) {
+        if (course->kind == TT_COURSE_RATE && course->values > 0)
+            most = fmax(most, tt_course_kept_at(course, step)); /* fmax skips NaN */
+    }
+    return most;
+}
+
 /* ---- running a rule ---------------------------------------------------------- */
 
 static bool is_same_place(const tt_finding *a, const tt_finding *b)
 {
-    return a->rule == b->rule && strcmp(a->place, b->place) == 0;
+    const char *name_a = a->site_count > 0 ? a->names[0] : "",
+               *name_b = b->site_count > 0 ? b->names[0] : "";
+    const char *tail; /* a gradient and its parameter have one place, and are two things */
+    return a->rule == b->rule && strcmp(a->place, b->place) == 0 &&
+           tt_course_kind_of(name_a, &tail) == tt_course_kind_of(name_b, &tail);
 }
 
 /* A finding that several ranks have is one. */
@@ -279,6 +272,7 @@ static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histo
         c.history = &histories[i];
         rule->find(&c);
         c.suspect_count = c.found.number_count = 0;
+        c.remedy = c.hides = NULL;
     }
     join_ranks(d, before);
     for (size_t i = before; i < d->public.count && !d->has_ranks; i++)
@@ -289,8 +283,10 @@ static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histo
         c.st = tt_grow(&p->unchecked, &d->unchecked_cap, p->unchecked_count + 1, sizeof *p->unchecked);
         char text[300];
         (void)snprintf(text, sizeof text, "needs %s, which the run does not have", rule->needs);
-        const char *reason = c.st == TT_OK ? tt_arena_text(&d->texts, text, strlen(text)) : NULL;
-        if (reason != NULL)
+        const char *reason = tt_seen_reason(&d->seen, rule);
+        if (reason == NULL && c.st == TT_OK)
+            reason = tt_arena_text(&d->texts, text, strlen(text));
+        if (reason != NULL && c.st == TT_OK)
             p->unchecked[p->unchecked_count++] = (tt_unchecked){ rule, reason };
         else
             c.st = TT_ENOMEM;
@@ -305,11 +301,29 @@ static bool has_word(const char *words, const char *word)
     return words != NULL && tt_glob_match(words, word);
 }
 
+static size_t place_of(const tt_rule *rule)
+{
+    size_t i = 0;
+    while (tt_rule_at(i) != NULL && tt_rule_at(i) != rule)
+        i++;
+    return i;
+}
+
+/* Of two that may each be the cause of the other it is the one that began earlier. */
+static bool is_later(const tt_finding *found, const tt_finding *cause)
+{
+    if (!has_word(found->hides, cause->rule->id))
+        return true;
+    return found->first_step != cause->first_step ? found->first_step > cause->first_step
+                                                  : place_of(found->rule) > place_of(cause->rule);
+}
+
 static bool is_explained(const tt_finding *found, const tt_findings *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const tt_finding *cause = &all->items[i];
-        if (cause->rule != found->rule && has_word(cause->rule->hides, found->rule->id) &&
+        if (cause->rule != found->rule && has_word(cause->hides, found->rule->id) &&
+            is_later(found, cause) &&
             (cause->first_step < 0 || found->first_step < 0 || found->last_step >= cause->first_step))
             return true;
     }
@@ -324,20 +338,14 @@ static bool is_usual(const tt_finding *found, const tt_findings *baseline)
     return false;
 }
 
-static size_t place_of(const tt_rule *rule)
-{
-    size_t i = 0;
-    while (tt_rule_at(i) != NULL && tt_rule_at(i) != rule)
-        i++;
-    return i;
-}
-
 static int by_weight(const void *a, const void *b)
 {
     const tt_finding *x = a, *y = b;
     size_t i = place_of(x->rule), k = place_of(y->rule);
     if (x->severity != y->severity)
         return x->severity > y->severity ? -1 : 1;
+    if (x->is_cause != y->is_cause)
+        return x->is_cause ? -1 : 1;
     if (i != k)
         return i < k ? -1 : 1;
     int32_t site_x = x->site_count > 0 ? x->sites[0] : -1, site_y = y->site_count > 0 ? y->sites[0] : -1;
@@ -374,6 +382,8 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_hist
     tt_status st = TT_OK;
     for (int32_t i = 1; i < count; i++)
         draft->has_ranks |= files[i].rank != files[0].rank;
+    draft->seen = tt_seen_of(files, count);
+    draft->public.verdict = "";
     for (size_t i = 0; st == TT_OK && tt_rule_at(i) != NULL; i++)
         st = apply(draft, tt_rule_at(i), files, count, good);
     if (st == TT_OK)
@@ -383,4 +393,17 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_hist
     else
         tt_findings_free(&draft->public);
     return st;
+}
+
+tt_status tt_findings_judge(tt_findings *findings)
+{
+    tt_draft *draft = (tt_draft *)findings;
+    tt_buf text = { 0 };
+    tt_status st = tt_verdict_make(findings, &draft->seen, &text);
+    const char *verdict = st == TT_OK ? tt_arena_text(&draft->texts, text.data, text.len) : NULL;
+    tt_buf_free(&text);
+    if (verdict == NULL)
+        return st < 0 ? st : TT_ENOMEM;
+    findings->verdict = verdict;
+    return TT_OK;
 }

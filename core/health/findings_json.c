@@ -9,7 +9,7 @@ static void put_finding(tt_json *json, const tt_finding *found)
     tt_json_text(json, "severity", tt_severity_text(found->severity));
     tt_json_text(json, "place", found->place);
     tt_json_text(json, "sentence", found->sentence);
-    tt_json_text(json, "remedy", found->rule->remedy);
+    tt_json_text(json, "remedy", found->remedy);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < found->site_count; i++)
         tt_json_text(json, NULL, found->names[i]);
@@ -26,6 +26,7 @@ static void put_finding(tt_json *json, const tt_finding *found)
 
 void tt_findings_json(tt_json *json, const tt_findings *findings)
 {
+    tt_json_text(json, "verdict", findings->verdict);
     tt_json_i64(json, "rules", findings->rules);
     tt_json_open(json, "findings", '[');
     for (size_t i = 0; i < findings->count; i++)

@@ -16,6 +16,7 @@ static void find(tt_case *c)
 {
     double typical = tt_case_typical(c, TT_COURSE_GRADIENT), worst = 0, usual = 0;
     const char *beside = "";
+    bool was_there = false; /* at first: then a loss that exploded did not make it */
     TT_EACH(c, course, GRADIENT) {
         if (!tt_course_is_warm(course) || !tt_course_is_weight(course))
             continue;
@@ -31,8 +32,11 @@ static void find(tt_case *c)
             beside = grew ? "at first it was" : is_beyond ? "a typical one has" : "the weight has";
             usual = grew ? course->early : is_beyond ? typical : weight->level;
         }
+        was_there |= !grew && course->first * 10 > now;
         tt_case_add(c, course);
     }
+    if (!was_there)
+        tt_case_steps(c, c->found.last_step, c->found.last_step);
     tt_case_number(c, "rms", worst);
     tt_case_number(c, "usual", usual);
     tt_case_say(c, TT_SEVERITY_ERROR, "%s: gradients have grown to a size of %s; %s %s", tt_case_place(c),

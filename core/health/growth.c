@@ -32,6 +32,13 @@ static void follow(chain *one, const tt_course *course)
     one->count++;
 }
 
+/* Growth that was not there at first may follow from a loss that exploded. */
+static void tell_steps(tt_case *c, const tt_course *course, double at_first)
+{
+    bool was_there = at_first > FAR || (at_first > 0 && at_first < 1 / FAR);
+    tt_case_steps(c, was_there ? course->first_step : course->last_step, course->last_step);
+}
+
 /* A module that a loop calls again and again in a step. */
 static void find_loop(tt_case *c)
 {
@@ -43,6 +50,7 @@ static void find_loop(tt_case *c)
         tt_case_add(c, course);
         tt_case_number(c, "ratio", ratio);
         tt_case_number(c, "calls", (double)course->calls);
+        tell_steps(c, course, course->calls_at_first);
         tt_case_say(
             c, TT_SEVERITY_WARNING,
             "%s: its output %s from call to call: over %lld calls in a step to %s times the first",
@@ -85,6 +93,8 @@ static void find(tt_case *c)
         tt_case_number(c, "first", worst->first->level);
         tt_case_number(c, "last", worst->last->level);
         tt_case_number(c, "layers", worst->count);
+        tell_steps(c, worst->last,
+                   worst->first->first > 0 ? worst->last->first / worst->first->first : 0);
         tt_case_say(
             c, TT_SEVERITY_WARNING,
             "activations %s from layer to layer: their size is %s after %s and %s after %s, %d layers of "

@@ -3,6 +3,7 @@
 #include "health/rule.h"
 
 #include <math.h>
+#include <string.h>
 
 TT_RULE(input_scale, "input-scale", WARNING, /* looks at */ "tensortap/batch/*",
         "The inputs of the model are far from a mean of 0 and a standard deviation of 1.",
@@ -26,6 +27,7 @@ static void find(tt_case *c)
         tt_case_number(c, "std", spread);
         tt_case_say(c, TT_SEVERITY_WARNING,
                     "the inputs of %s are far from normalised: mean %s, standard deviation %s",
-                    course->tail, tt_case_text(c, mean), tt_case_text(c, spread));
+                    strcmp(course->tail, "(root)") == 0 ? "the model" : course->tail,
+                    tt_case_text(c, mean), tt_case_text(c, spread));
     }
 }

@@ -1,9 +1,12 @@
-/* learning_rate.c -- a learning rate of zero.
+/* learning_rate.c -- a learning rate that changes nothing: zero, or too small for the type of the weights.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
+#include <math.h>
+
 TT_RULE(learning_rate, "learning-rate", ERROR, /* looks at */ "learning_rate",
-        "The learning rate is zero, from the beginning or since some step.",
+        "The learning rate is zero, from the beginning or since some step, or too small to change a "
+        "weight.",
         /* what to do */
         "look at the schedule: its number of steps, its warm-up, and whether it is stepped once a "
         "step",
@@ -13,25 +16,77 @@ enum {
     ENOUGH = 5, /* steps from the first on */
     LATER = 8,  /* the latest: a schedule that ends on 0 is followed by fewer */
 };
+static const double MOMENTUM = 10; /* gradients that add up, and Adam's first steps */
+
+/* Half the distance from a number of about 1 to the next: what is less is rounded away.  Types of 16 bits round
+ * usual updates away; that is not the rate's fault. */
+static double half_unit(int32_t dtype)
+{
+    return dtype == TT_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+/* The most that a step with this rate can change an element of a weight by.  Adam and its like move by about
+ * the rate, SGD by the rate times the gradient, LARS by the rate times the weight. */
+static double largest_update(double rate, const tt_course *weight, const tt_course *gradient)
+{
+    double norm = fmax(gradient->level, weight->level) * sqrt((double)weight->elements);
+    return MOMENTUM * rate * fmax(1, norm);
+}
+
+static double highest(const tt_course *rate)
+{
+    double most = rate->latest;
+    for (int32_t i = 0; i < rate->kept.count; i++)
+        most = fmax(most, rate->kept.values[i]);
+    return most;
+}
+
+/* Is every weight so large beside what this rate can do that nothing changes? */
+static bool is_too_small(tt_case *c, double rate)
+{
+    long long judged = 0;
+    TT_EACH(c, weight, PARAMETER) {
+        const tt_course *gradient = tt_history_of(c->history, weight, TT_COURSE_GRADIENT);
+        if (!tt_course_is_weight(weight) || !tt_case_is_optimized(c, weight) || gradient == NULL ||
+            gradient->values == 0 || weight->level == 0)
+            continue;
+        if (!(largest_update(rate, weight, gradient) < half_unit(weight->dtype) * weight->level))
+            return false;
+        judged++;
+    }
+    return judged > 0;
+}
 
 static void find(tt_case *c)
 {
-    TT_EACH(c, course, RATE) {
+    for (const tt_course *course = NULL; (course = tt_case_next(c, TT_COURSE_RATE, course)) != NULL;) {
         bool is_always = course->zero_run == course->points && course->points >= ENOUGH;
-        if (!is_always && course->zero_run < LATER)
+        bool is_tiny = course->points >= LATER && highest(course) > 0 && is_too_small(c, highest(course));
+        if (!is_always && !is_tiny && course->zero_run < LATER)
             continue;
-        long long steps = course->zero_run;
-        int64_t since = is_always ? course->first_step : course->last_step - course->zero_run + 1;
+        long long steps = is_tiny ? course->points : course->zero_run;
+        int64_t since =
+            is_always || is_tiny ? course->first_step : course->last_step - course->zero_run + 1;
         tt_case_add(c, course);
         tt_case_number(c, "steps", (double)steps);
         tt_case_steps(c, since, course->last_step);
-        if (is_always)
+        if (is_tiny) {
+            tt_case_number(c, "learning_rate", highest(course));
+            c->remedy =
+                "use a learning rate that fits the weights: about 1e-3 for Adam, 0.1 for SGD; look "
+                "at its exponent and at what the schedule multiplies it by";
+            tt_case_say(c, TT_SEVERITY_ERROR,
+                        "%s is %s: the updates are smaller than the precision of every weight, so "
+                        "nothing is learned",
+                        course->name, tt_case_text(c, highest(course)));
+        } else if (is_always) {
             tt_case_say(c, TT_SEVERITY_ERROR, "%s is 0 in all %lld steps: nothing is learned",
                         course->name, steps);
-        else
+        } else {
             tt_case_say(
                 c, TT_SEVERITY_WARNING,
                 "%s has been 0 for %lld steps, since step %lld: the training has stopped learning",
                 course->name, steps, (long long)since);
+        }
     }
 }

@@ -12,14 +12,15 @@ TT_RULE(
     /* hides */ NULL)
 
 static const double SPREADS = 20, TIMES = 5; /* of the loss */
+static const double SURPRISE = 12;           /* a loss with a heavy tail has such values all the time */
 static const double TIMES_INSIDE = 30;       /* of activations: a damaged batch, whatever its loss */
 
-/* A loss that jumped: far beyond its noise, and several times its size. */
+/* A loss that jumped: far beyond its noise, several times its size, and unlike its other jumps. */
 static bool has_jumped(const tt_course *course)
 {
     double rise = course->jump.value - course->jump.level;
     return course->points >= 2 * TT_COURSE_WARM && course->jump.by >= SPREADS &&
-           rise >= (TIMES - 1) * fabs(course->jump.level);
+           rise >= (TIMES - 1) * fabs(course->jump.level) && tt_course_surprise(course) > SURPRISE;
 }
 
 /* The first activation that jumped and came back; NULL: none. */

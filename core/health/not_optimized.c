@@ -23,7 +23,7 @@ static void find(tt_case *c)
     tt_case_number(c, "trainable", (double)trainable);
     tt_case_steps(c, c->found.last_step, c->found.last_step);
     tt_case_say(c, missing == trainable ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING,
-                "%s: %s no optimizer updates %s", tt_case_place(c),
+                "%s: %s no optimizer updates %s", tt_case_subject(c),
                 missing == trainable ? "gradients arrive in every parameter, but"
                                      : "gradients arrive, but",
                 missing == 1 ? "it" : "them");

@@ -9,6 +9,13 @@ TT_RULE(ranks_differ, "ranks-differ", ERROR, /* looks at */ "parameter/* of seve
         "rank alone",
         /* hides */ NULL)
 
+/* A part of a tensor is no replica: equal at first, as biases are, parts are trained apart. */
+static bool is_sharded(const tt_history *h, const tt_course *course)
+{
+    const tt_course *state = tt_history_of(h, course, TT_COURSE_STATE);
+    return state != NULL && ((int)state->latest & TT_STATE_IS_SHARDED) != 0;
+}
+
 static void find(tt_case *c)
 {
     int64_t first = 0, last = 0;
@@ -19,14 +26,15 @@ static void find(tt_case *c)
             continue;
         TT_EACH(c, course, PARAMETER) {
             const tt_course *twin = tt_history_find(other, TT_COURSE_PARAMETER, course->tail, "");
-            if (twin == NULL || (rank >= 0 && rank != other->rank))
+            if (twin == NULL || (rank >= 0 && rank != other->rank) || is_sharded(c->history, course) ||
+                is_sharded(other, twin))
                 continue;
             bool began_equal =
                 course->first_step == twin->first_step && course->first_mark == twin->first_mark;
             bool is_later =
                 course->marked_step == twin->marked_step && course->marked_step > course->first_step;
             if (!began_equal || !is_later || course->step_mark == twin->step_mark)
-                continue; /* parts of a sharded model differ from the beginning */
+                continue; /* also the parts of a model that somebody cut by hand */
             rank = other->rank;
             first = course->first_step;
             last = course->marked_step;

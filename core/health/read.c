@@ -76,11 +76,9 @@ static void choose_columns(tt_course_kind kind, tt_column out[AT_COUNT_])
     static const tt_column columns[] = { COLUMN_MAP(X) };
 #undef X
     static const uint32_t wanted[TT_COURSE_KIND_COUNT_] = {
-        [TT_COURSE_ACTIVATION] = 1u << AT_MEAN,
-        [TT_COURSE_GRADIENT] = 1u << AT_ZEROS,
-        [TT_COURSE_PARAMETER] = 1u << AT_SUM,
-        [TT_COURSE_LOSS] = 1u << AT_MEAN | 1u << AT_SUM,
-        [TT_COURSE_BATCH] = 1u << AT_MEAN | 1u << AT_DIGEST_LO,
+        [TT_COURSE_ACTIVATION] = 1u << AT_MEAN, [TT_COURSE_GRADIENT] = 1u << AT_ZEROS,
+        [TT_COURSE_PARAMETER] = 1u << AT_SUM,   [TT_COURSE_LOSS] = 1u << AT_MEAN | 1u << AT_SUM,
+        [TT_COURSE_UPDATE] = 1u << AT_ZEROS,    [TT_COURSE_BATCH] = 1u << AT_MEAN | 1u << AT_DIGEST_LO,
     };
     for (size_t k = 0; k < AT_COUNT_; k++)
         out[k] = k < AT_SUM || (wanted[kind] >> k & 1) != 0 ? columns[k] : TT_COLUMN_COUNT_;
@@ -182,6 +180,11 @@ static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
     tt_status st = tt_run_file_get(run, file, &about);
     if (st == TT_OK)
         h->stopped = about.stopped;
+    h->unread_note = NULL;
+    tt_note note;
+    for (int32_t i = 0; st == TT_OK && tt_run_note(run, file, i, &note) == TT_OK; i++)
+        if (strstr(note.text, " could not be read: ") != NULL)
+            h->unread_note = note.text;
     for (; st == TT_OK && tt_run_module(run, file, h->modules, &module) == TT_OK; h->modules++)
         st = tt_history_module(h, module.path, module.class_name);
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)

@@ -30,7 +30,6 @@
     X(weights_unchanged)        \
     X(update_ratio)             \
     X(growth)                   \
-    X(normalization)            \
     X(gradient_exploding)       \
     X(gradient_vanishing)       \
     X(divergence)               \
@@ -66,7 +65,9 @@ typedef struct tt_case {
     size_t suspect_count, suspect_cap;
     tt_finding found; /* the finding that is being made: rule, steps of the suspects, numbers */
     bool is_of_run;   /* it is about the whole run, whatever its suspects */
-    bool has_data;    /* tt_case_next has seen a course of the kind, or the rule says so */
+    /* Of the finding that is being made; NULL: those of the rule.  One that hides more stands above others. */
+    const char *remedy, *hides;
+    bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
     tt_status st;
 } tt_case;
 
@@ -74,6 +75,7 @@ typedef struct tt_case {
 const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, const tt_course *after);
 /* The same of losses: what backward() was called on; without one, a number that was logged as "loss". */
 const tt_course *tt_case_next_loss(tt_case *c, const tt_course *after);
+bool tt_course_is_logged_loss(const tt_course *course);
 #define TT_EACH_COURSE(c, course) \
     for (const tt_course *course = NULL; (course = tt_history_next((c)->history, course)) != NULL;)
 #define TT_EACH(c, course, kind) \
@@ -95,6 +97,8 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The courses that were added, in a few words: "backbone (4 parameters)". */
 const char *tt_case_place(tt_case *c);
+/* The same with their kind: "the gradient of fc.weight", "parameter fc.weight". */
+const char *tt_case_subject(tt_case *c);
 /* A number in about four digits; lives as long as the finding. */
 const char *tt_case_text(tt_case *c, double x);
 
@@ -114,7 +118,15 @@ static inline bool tt_course_is_of(const tt_course *course, const char *classes)
 /* The median of the medians of all weights of this kind; NaN: fewer than three. */
 double tt_case_typical(tt_case *c, tt_course_kind kind);
 bool tt_case_is_optimized(const tt_case *c, const tt_course *course);
+/* A bias alone says nothing: it may cancel in the loss.  Returns the gradient of the weight beside it;
+ * NULL: this is no bias, or nothing is known of its weight. */
+const tt_course *tt_case_beside(const tt_case *c, const tt_course *bias);
+bool tt_course_is_bias(const tt_course *course);
+/* The largest learning rate at a step; NaN: there is none. */
+double tt_case_rate(const tt_case *c, int64_t step);
 
+/* Says what the findings that were asked for come to: sets verdict and is_healthy. */
+tt_status tt_findings_judge(tt_findings *findings);
 /* Runs all rules over the files of a run.  good, usual: a good run, and what was found in it; or NULL. */
 tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
                            const tt_findings *usual, tt_findings **out);

@@ -6,7 +6,7 @@ TT_RULE(training_in_eval_mode, "training-in-eval-mode", WARNING, /* looks at */ 
         "The model is trained while it is in evaluation mode, so that dropout and batch norm are "
         "off.",
         /* what to do */ "call model.train() before the training loop, and again after each evaluation",
-        /* hides */ "normalization")
+        /* hides */ NULL)
 
 enum { ENOUGH = 5 };
 

@@ -39,6 +39,7 @@ static void find(tt_case *c)
         tt_case_number(c, "baseline_low", low);
         tt_case_number(c, "baseline_high", high);
         tt_case_say(c, TT_SEVERITY_WARNING, "%s: the size is %s, where the baseline has %s to %s",
-                    tt_case_place(c), tt_case_text(c, size), tt_case_text(c, low), tt_case_text(c, high));
+                    tt_case_subject(c), tt_case_text(c, size), tt_case_text(c, low),
+                    tt_case_text(c, high));
     }
 }

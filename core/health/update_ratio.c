@@ -30,5 +30,5 @@ static void find(tt_case *c)
                                         : tt_case_join(c, ", where a typical weight changes by %s%%",
                                                        tt_case_text(c, typical * 100));
     tt_case_say(c, TT_SEVERITY_WARNING, "%s: each step changes the weight by %s%% of its size%s",
-                tt_case_place(c), tt_case_text(c, worst * 100), others);
+                tt_case_subject(c), tt_case_text(c, worst * 100), others);
 }

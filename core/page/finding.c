@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -122,7 +123,7 @@ static tt_status put_rule(const writer *w, const tt_finding *found, const tt_non
     if (is_first)
         st = put_birth(w, first);
     else
-        tt_json_text(w->json, NULL, found->rule->remedy);
+        tt_json_text(w->json, NULL, found->remedy);
     tt_json_close(w->json);
     tt_json_text(w->json, "rule", found->rule->id);
     if (st == TT_OK && is_first)
@@ -146,9 +147,12 @@ static void put_unchecked(const writer *w, const tt_findings *findings)
                    findings->unchecked_count, (int)findings->rules);
     open_finding(w, NOTE, -1, -1, text);
     for (size_t i = 0; i < findings->unchecked_count; i++) {
-        (void)snprintf(text, sizeof text, "%.100s %.400s", findings->unchecked[i].rule->id,
-                       findings->unchecked[i].reason);
-        tt_json_text(w->json, NULL, text);
+        if (!tt_findings_is_first_reason(findings, i))
+            continue;
+        tt_buf line = { 0 };
+        (void)tt_findings_list_unchecked(findings, i, &line);
+        tt_json_text(w->json, NULL, line.data != NULL ? line.data : "");
+        tt_buf_free(&line);
     }
     tt_json_close(w->json);
     tt_json_close(w->json);
@@ -165,9 +169,12 @@ static tt_status put_health(const writer *w)
         st = tt_run_nonfinite(run, NULL, &first, w->err);
     for (size_t i = 0; st == TT_OK && i < findings->count; i++)
         st = put_rule(w, &findings->items[i], &first);
+    if (st == TT_OK && findings->count == 0 && !findings->is_healthy)
+        put_plain(w, NOTE, NULL, "%c%.500s.", toupper((unsigned char)*findings->verdict),
+                  findings->verdict + 1);
     if (st == TT_OK && first.site < 0)
         put_plain(w, FINE, NULL, "%sAll values of %d site%s are finite.",
-                  findings->count == 0 ? "No rule found anything wrong.  " : "", (int)shown,
+                  findings->is_healthy ? "No rule found anything wrong.  " : "", (int)shown,
                   shown == 1 ? "" : "s");
     if (st == TT_OK)
         put_unchecked(w, findings);

@@ -65,8 +65,8 @@ $ tensortap run --every 0 script.py
 tensortap run: --every takes a number of steps from 1 on, not '0'
 [2]
 # What to keep is joined by commas or by |, and a name that is none is said before anything runs.
-$ TENSORTAP_PYTHON=/bin/echo tensortap run --keep 'stats, value|hist' script.py | tail -n 1 | sed 's/.*echo *//'
-2 keep stats, value|hist script.py
+$ TENSORTAP_PYTHON=/bin/echo tensortap run --keep 'stats, value|hist' script.py | tail -n 1
+ 0 2 keep stats, value|hist script.py
 $ TENSORTAP_PYTHON=/bin/echo tensortap run --keep stats,valeu script.py
 tensortap run: --keep takes 'stats', 'hist', 'digest', 'sample', 'value' or several ('stats,value'), not 'stats,valeu'
 [2]

@@ -4,6 +4,8 @@ $ make_run hostile run
 $ tensortap show run
 run  finished  steps 0 to 2  12 sites  36 points  4.9 kB
 train.py --lr 0.1
+nothing found in 3 steps, too few for most rules; 15 of 26 rules had no data: no
+         optimizer, no inputs of a model, no loss
 
 SITE                   LATEST         MIN     MAX      MEAN     STD  RMS
 activation
@@ -88,9 +90,9 @@ fed by  activation/type      ?[9223372036854775803,9223372036854775807,922337203
 [1]
 $ tensortap stats absurd 'activation/huge,number'
 activation/huge  float64[9223372036854775803, 9223372036854775807, 9223372036854775807]
-                      STEP  CALL       MIN        MAX  MEAN  STD  RMS  L1                      ZERO…
--9 223 372 036 854 775 807     0  1.7e+308  -1.7e+308     0  nan  nan   0  1 152 921 504 606 846 97…
- 9 223 372 036 854 775 806     0  1.7e+308  -1.7e+308     0  nan  nan   0  1 152 921 504 606 846 97…
+                      STEP  CALL       MIN        MAX  MEAN  L1                      ZEROS         …
+-9 223 372 036 854 775 807     0  1.7e+308  -1.7e+308     0   0  1 152 921 504 606 846 976  1 152 9…
+ 9 223 372 036 854 775 806     0  1.7e+308  -1.7e+308     0   0  1 152 921 504 606 846 976  1 152 9…
 
 number  number
                       STEP  CALL  VALUE

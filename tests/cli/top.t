@@ -22,8 +22,9 @@ $ tensortap top run --json | head -n 6
 "steps_per_second":7353.0117936306715,
 $ tensortap top run --json | tail -n +7 | head -c 300
 "cost":"NaN",
-"rules":27,
-"findings":[{"rule":"nonfinite","severity":"error","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","remedy":"'tensortap nan RUN' shows what it was computed from; look for a division, a log
+"verdict":"1 error",
+"rules":26,
+"findings":[{"rule":"nonfinite","severity":"error","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","remedy":"'tensortap nan RUN' shows what it was computed from; look 
 \ no newline
 # env: LC_ALL=C
 $ tensortap top run | sed -n 5,7p

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_a_sharp_head_is_no_collapse_of_attention(tmp_path: Path) -> None:
     with tt.record(tmp_path / "unseen") as run:
         run.module("attn", "CausalSelfAttention")
         run.log("loss", 1.0)
-    needed = "needs attention_entropy/*, which the run does not have"
+    needed = "no entropy of attention, which tensortap.monitor records"
     assert tt.health(tmp_path / "unseen").unchecked["attention-entropy"] == needed
     assert "attention-entropy" not in tt.health(tmp_path / "run").unchecked
 
@@ -210,14 +211,58 @@ def test_what_a_good_run_has_too_is_no_finding(tmp_path: Path) -> None:
     assert (one.rule, one.sites) == ("unlike-baseline", ("activation/fc",))
 
 
-def test_a_rule_without_its_data_says_so(tmp_path: Path) -> None:
+def test_rules_without_data_are_named_once_for_each_cause(tmp_path: Path) -> None:
+    """A run of numbers alone: no optimizer was seen, and no model."""
     run = make(tmp_path / "run", lambda i: {"loss": 1 / (i + 1)})
     found = tt.health(run)
     assert not found.items
-    assert found.unchecked["gradient-vanishing"] == "needs gradient/*, which the run does not have"
+    assert found.unchecked["gradient-vanishing"] == "no optimizer"
+    assert found.unchecked["saturation"] == "no call of a model"
+    lacking = f"{len(found.unchecked)} of {found.rules} rules had no data"
+    assert found.verdict == (
+        f"nothing found in {STEPS} steps; {lacking}: no optimizer, no call of a model"
+    )
+    assert repr(found) == f"<Findings: {found.verdict}>"
     done = tensortap("health", "run", folder=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"run  {found.verdict}")
     lines = [line for line in done.stdout.splitlines() if line.startswith("not checked: ")]
-    assert len(lines) == len(found.unchecked)
+    assert [line.split(": ")[1] for line in lines] == ["no optimizer", "no call of a model"]
+    for command in ("explain", "show"):
+        printed = tensortap(command, "run", folder=tmp_path).stdout
+        assert found.verdict in printed
+        assert "healthy" not in printed
+
+
+def record_steps(run: tt.Recording) -> None:
+    for step in range(STEPS):
+        for name, value in healthy(step).items():
+            (run.tensor if isinstance(value, np.ndarray) else run.log)(name, value)
+        run.step()
+
+
+def test_a_run_is_called_healthy_only_if_enough_was_seen(tmp_path: Path) -> None:
+    few = tt.health(make(tmp_path / "few", healthy, steps=1))
+    assert few.verdict.startswith("nothing found in 1 step, too few for most rules")
+    enough = tt.health(make(tmp_path / "enough", healthy))
+    assert enough.verdict == "healthy"
+    with suppress(ValueError), tt.record(tmp_path / "stopped") as run:
+        record_steps(run)
+        raise ValueError("too late")
+    stopped = tt.health(tmp_path / "stopped")
+    assert stopped.verdict.startswith(
+        f"nothing found in {STEPS} steps; the program was stopped by ValueError: too late"
+    )
+    with tt.record(tmp_path / "unread") as run:
+        record_steps(run)
+        run.note("66 tensors could not be read: wrapper")
+    unread = tt.health(tmp_path / "unread")
+    assert unread.verdict.startswith(
+        f"nothing found in {STEPS} steps; 66 tensors could not be read: wrapper"
+    )
+    tensortap("report", "unread", "-o", "page.html", folder=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert "66 tensors could not be read" in page
+    assert "No rule found anything wrong" not in page
 
 
 def test_junit_is_read_by_a_parser(tmp_path: Path) -> None:
@@ -257,6 +302,147 @@ def test_every_rule_is_explained_and_has_its_section_in_the_guide(tmp_path: Path
     )
 
 
+def losses(kind: str, count: int) -> np.ndarray:
+    """Return a loss that falls, with noise of this kind."""
+    rng = np.random.default_rng(1)
+    fall = 1 + np.exp(-np.arange(count) / 3000)
+    noises = {
+        "student": lambda: fall + 0.1 * np.abs(rng.standard_t(2, count)),
+        "lognormal": lambda: fall * np.exp(rng.normal(size=count)),
+        "normal": lambda: fall * (1 + 0.1 * rng.normal(size=count)),
+    }
+    return noises[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "spikes", "found"),
+    [
+        ("student", [], []),
+        ("lognormal", [], []),
+        ("normal", [], []),
+        ("normal", [20_000], ["loss-spike"]),
+        ("normal", [5_000, 12_000, 20_000], ["loss-spike"]),
+    ],
+)
+def test_a_spike_is_judged_by_the_tail_of_the_loss(
+    tmp_path: Path, kind: str, spikes: list[int], found: list[str]
+) -> None:
+    """A loss with a heavy tail has values far from its level all the time."""
+    loss = losses(kind, 30_000)
+    for spike in spikes:
+        loss[spike : spike + 3] += [20.0, 9.0, 4.0]
+    assert rules(make(tmp_path / "run", lambda i: {"loss": float(loss[i])}, len(loss))) == found
+
+
+def exploded(top: float, end: float) -> Points:
+    """Return points of a training whose loss explodes at step 20 and falls again."""
+
+    def points(step: int) -> dict[str, object]:
+        height = top * (end / top) ** ((step - 24) / 55) if step > 24 else 3.9 * 30.0 ** (step - 19)
+        is_late = step >= 20
+        return {
+            **healthy(step),
+            "loss": float(min(height, top)) if is_late else 3.9 - 0.05 * step,
+            "learning_rate": 0.001 * (step + 1),  # a warm-up
+            "gradient/fc.weight": noise(step, 1e5 if is_late else 0.01),
+            "gradient/in.weight": noise(step, 1e-9 if is_late else 0.01),
+            "gradient/in.bias": noise(step, 0.01, (16,)) * (not is_late),
+            "tensortap/silent/in.bias": float(is_late),
+            "tensortap/update/fc.weight": 0.9 if is_late else 0.001,
+            **{f"activation/layers.{k}": noise(step, 10.0**k if is_late else 1) for k in range(6)},
+        }
+
+    return points
+
+
+@pytest.mark.parametrize(("top", "end"), [(1.3e6, 34.0), (5.8e7, 2.5e6)])
+def test_a_loss_that_exploded_stands_above_what_follows_from_it(
+    tmp_path: Path, top: float, end: float
+) -> None:
+    """Also if it is falling again: dead units, growth and gradients are its consequences."""
+    path = tmp_path / "run"
+    with tt.record(path) as run:
+        for i in range(6):
+            run.module(f"layers.{i}", "Linear")
+        for step in range(80):
+            for site, value in exploded(top, end)(step).items():
+                (run.tensor if isinstance(value, np.ndarray) else run.log)(site, value)
+            run.step()
+    [one] = tt.health(path)
+    assert (one.rule, one.severity, one.first_step) == ("divergence", "error", 20)
+    assert one.sentence.startswith("loss exploded at step 20 (from ")
+    assert one.numbers["peak"] == pytest.approx(top)
+    assert one.numbers["learning_rate"] == pytest.approx(0.021, rel=0.05)
+    assert "; the learning rate was 0.02" in one.sentence
+
+
+def test_an_explosion_that_ends_in_nan_comes_before_it(tmp_path: Path) -> None:
+    def points(step: int) -> dict[str, object]:
+        loss = 1.0 if step < 20 else 50.0 ** (step - 19) if step < 30 else float("nan")
+        return {**healthy(step), "loss": loss, "gradient/fc.weight": noise(step, 0.01 * abs(loss))}
+
+    with np.errstate(all="ignore"):
+        found = tt.health(make(tmp_path / "run", points))
+    assert [(one.rule, one.first_step) for one in found] == [("divergence", 20), ("nonfinite", 30)]
+    assert "the learning rate was 0.1" in found[0].sentence
+
+
+def test_one_bad_batch_is_a_spike_and_no_explosion(tmp_path: Path) -> None:
+    def points(step: int) -> dict[str, object]:
+        return {"loss": 500.0 if step in (30, 31) else 1 + 0.1 * (step % 2)}
+
+    assert rules(make(tmp_path / "run", points, 60)) == ["loss-spike"]
+
+
+def test_a_bias_that_cancels_is_no_dead_unit(tmp_path: Path) -> None:
+    """As the last one of f(a) - f(b): the weight of the layer learns."""
+
+    def points(step: int, dead: float) -> dict[str, object]:
+        weight = noise(step, 0.01, (16, 8))
+        weight[: int(16 * dead)] = 0
+        return {
+            **healthy(step),
+            "parameter/out.weight": noise(0) + step * 1e-3,
+            "parameter/out.bias": noise(0, 0.1, (16,)),
+            "gradient/out.weight": weight,
+            "gradient/out.bias": np.zeros(16, np.float32),
+            "gradient/in.bias": noise(step, 0.01, (16,)),
+            "tensortap/silent/out.bias": 1.0 if dead == 0 else dead,
+            "tensortap/state/out.weight": 7,
+            "tensortap/state/out.bias": 7 if dead == 0 else 5,
+        }
+
+    assert rules(make(tmp_path / "cancels", lambda i: points(i, 0))) == []
+    assert "dead-units" in rules(make(tmp_path / "dead", lambda i: points(i, 0.75)))
+
+
+def test_a_gradient_and_its_parameter_are_told_apart(tmp_path: Path) -> None:
+    good = make(tmp_path / "good", healthy)
+
+    def points(step: int) -> dict[str, object]:
+        return {
+            **healthy(step),
+            "parameter/fc.weight": (noise(0) + step * 1e-3) * 100,
+            "gradient/fc.weight": noise(step, 2.0),
+        }
+
+    found = tt.health(make(tmp_path / "far", points), baseline=good)
+    assert [one.sentence.partition(":")[0] for one in found] == [
+        "parameter fc.weight",
+        "the gradient of fc.weight",
+    ]
+
+
+def test_a_learning_rate_that_no_weight_can_notice_is_named(tmp_path: Path) -> None:
+    def points(step: int) -> dict[str, object]:
+        return {**healthy(step), "learning_rate": 1e-32, "parameter/fc.weight": noise(0)}
+
+    [one] = tt.health(make(tmp_path / "run", points))
+    assert (one.rule, one.severity) == ("learning-rate", "error")
+    assert one.sentence.startswith("learning_rate is 1e-32")
+    assert "requires_grad" not in one.remedy
+
+
 def test_one_step_is_not_enough_for_a_finding(tmp_path: Path) -> None:
     assert rules(make(tmp_path / "run", healthy, steps=1)) == []
     bad = make(tmp_path / "bad", lambda i: {"activation/fc": np.array([np.inf])}, steps=1)
@@ -276,13 +462,20 @@ def test_a_run_that_is_written_can_be_asked(tmp_path: Path) -> None:
     [
         (["h.0.t", "h.2.t"], "h.0.t, h.2.t"),
         (["h.0.weight", "h.0.bias"], "h.0 (2 parameters)"),
-        ([f"h.{i}.t" for i in range(4)], "h (4 parameters)"),
+        ([f"h.{i}.t" for i in range(4)], "h.*.t (4 parameters)"),
+        (
+            [f"moes.{i}.experts.{k}.{n}" for i in range(2) for k in range(2) for n in "ab"],
+            "moes.*.experts (8 parameters)",
+        ),
+        (["h.0.t", "h.1.t", "h.2.t", "h.3.b"], "h (4 of 6 parameters)"),
     ],
 )
 def test_a_few_parameters_of_several_modules_are_named(
     tmp_path: Path, names: list[str], place: str
 ) -> None:
     states = {f"tensortap/state/{name}": 5 for name in names}
+    for fine in ("moes.0.gate.weight", "h.0.fine", "h.1.fine") if len(names) > 3 else ():
+        states.setdefault(f"tensortap/state/{fine}", 7)
     run = make(tmp_path / "run", lambda step: {**healthy(step), **states})
     assert place in next(one.sentence for one in tt.health(run) if one.rule == "not-optimized")
 
@@ -355,6 +548,60 @@ def test_replicas_that_drift_apart_are_found(
     [one] = tt.health(tmp_path / "run")
     assert (one.rule, one.severity) == ("ranks-differ", "error")
     assert one.sites == ("parameter/fc.weight",)
+
+
+def record_ranks(
+    path: Path, monkeypatch: pytest.MonkeyPatch, points: Callable[..., object]
+) -> Path:
+    """Record what points(rank, step) returns, as two ranks of one job."""
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        with tt.record(path) as run:
+            for step in range(20):
+                for name, value in points(rank, step).items():
+                    if isinstance(value, np.ndarray):
+                        run.tensor(name, value, phase="train")
+                    else:
+                        run.log(name, value)
+                run.step()
+    return path
+
+
+def test_shards_are_no_replicas_and_may_be_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norm weights are equal in all shards at first, and are trained apart."""
+
+    def points(rank: int, step: int) -> dict[str, object]:
+        empty = np.zeros((0, 8), np.float32)
+        return {
+            "parameter/norm.weight": np.ones(8, np.float32) + step * (rank + 1),
+            "tensortap/state/norm.weight": 15,
+            "parameter/fc.weight": noise(rank) + step,
+            "gradient/fc.weight": noise(step),
+            "tensortap/state/fc.weight": 15,
+            "parameter/head.weight": empty if rank else noise(0) + step,
+            "gradient/head.weight": empty if rank else noise(step),
+            "tensortap/state/head.weight": 15,
+        }
+
+    assert list(tt.health(record_ranks(tmp_path / "run", monkeypatch, points))) == []
+
+
+def test_the_first_nan_of_a_run_is_one_finding_for_all_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def points(rank: int, step: int) -> dict[str, object]:
+        is_bad = step > 9 if rank else step >= 9
+        return {
+            "activation/fc": noise(step) * (np.nan if is_bad and rank == 0 else 1),
+            "gradient/fc.weight": noise(step) * (np.nan if step >= 9 else 1),
+        }
+
+    [one] = tt.health(record_ranks(tmp_path / "run", monkeypatch, points))
+    assert (one.rule, one.rank, one.sites) == ("nonfinite", 0, ("activation/fc",))
+    assert one.sentence.endswith("; it reached 2 sites of 2 ranks")
 
 
 def test_a_run_that_is_thinned_by_its_budget_is_judged_by_what_it_has(tmp_path: Path) -> None:

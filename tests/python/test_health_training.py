@@ -36,10 +36,11 @@ def train(
     labels: Callable[[object], object] = lambda x: (x[:, 0] > 0).long(),
     evaluate: Callable[[nn.Module], object] | None = None,
     steps: int = 40,
+    lr: float = 0.05,
 ) -> list[tt.findings.Finding]:
     torch.manual_seed(0)
     some = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.SGD(some, 0.05)
+    optimizer = torch.optim.SGD(some, lr)
     with tt.record(path, model=model):
         for step in range(steps):
             x = torch.randn(16, 8)
@@ -131,3 +132,56 @@ def test_losses_with_right_labels_are_no_finding(tmp_path: Path, loss: str) -> N
     }
     found = train(tmp_path / "run", Model(), loss=functions[loss])
     assert [one for one in found if one.rule == "labels"] == []
+
+
+class Scaled(nn.Module):  # type: ignore[misc, name-defined]
+    """A scale of ones, in front of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x: object) -> object:
+        return self.fc(x.to(self.scale.dtype) * self.scale).float()
+
+
+def test_updates_that_bfloat16_rounds_away_are_found(tmp_path: Path) -> None:
+    """Judged by elements: some of the layer's weights are small enough to change."""
+    model = Scaled().bfloat16()
+    with torch.no_grad():
+        model.fc.weight.fill_(1.0)
+        model.fc.weight[0, 0] = 1e-4  # the sum changes at every step
+    [one] = train(tmp_path / "run", model, lr=1e-4, steps=80)
+    assert one.rule == "weights-unchanged"
+    assert one.sites[0] == "parameter/scale"
+    assert "bfloat16" in one.sentence
+    assert "float32" in one.remedy
+    assert train(tmp_path / "float32", Scaled(), lr=1e-4, steps=80) == []
+    assert train(tmp_path / "larger", Scaled().bfloat16(), lr=0.3, steps=80) == []
+
+
+def test_a_module_that_forward_never_calls_is_said_to_be_so(tmp_path: Path) -> None:
+    model = Model()
+    model.extra = nn.Linear(4, 4)
+    [one] = train(tmp_path / "run", model)
+    assert (one.rule, one.place) == ("gradient-missing", "extra (2 parameters)")
+    assert "forward was not seen to use them" in one.sentence
+    assert "detach" not in one.remedy
+
+
+def test_a_training_without_an_optimizer_is_not_called_healthy(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    with tt.record(tmp_path / "run", model=model) as run:
+        for _ in range(30):
+            x = torch.randn(16, 8)
+            F.cross_entropy(model(x), (x[:, 0] > 0).long()).backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.05 * parameter.grad
+                    parameter.grad = None
+            run.step()
+    found = tt.health(tmp_path / "run")
+    assert not found.items
+    assert found.verdict.endswith("rules had no data: no optimizer")

@@ -85,6 +85,33 @@ static double ratio_of(const float before[RUNS_WATCH_SAMPLE], const float after[
     return size > 0 ? sqrt(change / size) : NAN;
 }
 
+/* Records the update of each element over the size of the weight.  Types of 16 bits round small updates away,
+ * and the zeros among the statistics are the elements that stayed. */
+static void record_changes(runs_watch *self, int32_t site, const float before[RUNS_WATCH_SAMPLE],
+                           const float after[RUNS_WATCH_SAMPLE])
+{
+    float changes[RUNS_WATCH_SAMPLE];
+    const int64_t count = RUNS_WATCH_SAMPLE;
+    double size = 0;
+    tt_tensor sample;
+    tt_stats stats;
+    for (size_t i = 0; i < RUNS_WATCH_SAMPLE; i++)
+        size += (double)before[i] * (double)before[i] / RUNS_WATCH_SAMPLE;
+    for (size_t i = 0; i < RUNS_WATCH_SAMPLE; i++)
+        changes[i] = (float)(((double)after[i] - (double)before[i]) / sqrt(size));
+    if (site < 0 || self->recorder->rec == NULL ||
+        tt_tensor_describe(&sample, changes, TT_F32, 1, &count, NULL, NULL) < 0)
+        return;
+    tt_stats_compute(&sample, &stats);
+    (void)runs_recorder_make_room(self->recorder, 0);
+    if (self->recorder->rec != NULL)
+        (void)runs_recorder_emit(self->recorder, &(tt_event){ .site = site,
+                                                              .step = self->recorder->step,
+                                                              .time = runs_clock_coarse(),
+                                                              .phase = TT_PHASE_TRAIN,
+                                                              .stats = &stats });
+}
+
 /* The size of the update between two steps over the size of the weight. */
 static void measure_update(runs_watch *self, runs_watch_parameter *parameter, const tt_tensor *t)
 {
@@ -97,10 +124,14 @@ static void measure_update(runs_watch *self, runs_watch_parameter *parameter, co
         return;
     take_sample(t, now);
     double ratio = parameter->sampled_step == step ? ratio_of(parameter->sample, now) : NAN;
-    if (isfinite(ratio))
-        record_number(
-            self, own_site(self, &parameter->update_site, "tensortap/update", parameter->base.name, true),
-            ratio);
+    if (isfinite(ratio)) {
+        int32_t site =
+            own_site(self, &parameter->update_site, "tensortap/update", parameter->base.name, true);
+        if (tt_dtype_size(t->dtype) == 2)
+            record_changes(self, site, parameter->sample, now);
+        else
+            record_number(self, site, ratio);
+    }
     memcpy(parameter->sample, now, sizeof now);
     parameter->sampled_step = step + 1; /* the step that may compare with it; 0: none */
 }

@@ -129,9 +129,12 @@ static PyObject *stats_repr(PyObject *self)
     static const char *const shown[] = { "min", "max", "mean", "std", "nan", "posinf", "neginf" };
     const summary_stats_object *stats = (summary_stats_object *)self;
     const tt_stats *s = &stats->stats;
+    bool has_std =
+        s->nan + s->posinf + s->neginf > 0 || !isnan(tt_stats_std(s)); /* of one element: none */
     PyObject *text = binding_shape_text((tt_dtype)s->dtype, stats->shape, Py_SIZE(self)); /* owned */
     for (size_t i = 0; text != NULL && i < sizeof shown / sizeof *shown; i++) {
-        if ((i == 4 && s->nan == 0) || (i == 5 && s->posinf == 0) || (i == 6 && s->neginf == 0))
+        if ((i == 3 && !has_std) || (i == 4 && s->nan == 0) || (i == 5 && s->posinf == 0) ||
+            (i == 6 && s->neginf == 0))
             continue;
         PyObject *value = PyObject_GetAttrString(self, shown[i]); /* owned */
         char digits[TT_NUMBER_TEXT];

@@ -65,6 +65,8 @@ class Findings:
         items: The findings.
         unchecked: Rules that lack their data, and what they need.
         rules: How many rules were asked for.
+        verdict: What it comes to: `2 errors, 1 warning`, `healthy`, or, where too little was seen
+            to say so, what was looked at: `nothing found in 5 steps; ...`.
 
     Example:
         >>> import tensortap as tt
@@ -72,12 +74,13 @@ class Findings:
         ...     run.log("loss", 0.5)
         >>> found = tt.health("runs/number")
         >>> len(found), found.unchecked["dead-units"]
-        (0, 'needs tensortap/silent/*, which the run does not have')
+        (0, 'no optimizer')
     """
 
     items: tuple[Finding, ...]
     unchecked: dict[str, str]
     rules: int = field(default=0, compare=False)
+    verdict: str = ""
 
     @classmethod
     def read(cls, text: str) -> Findings:
@@ -89,7 +92,7 @@ class Findings:
             one["sites"] = tuple(one["sites"])
             items.append(Finding(**one, numbers=numbers))
         unchecked = {one["rule"]: one["reason"] for one in found["unchecked"]}
-        return cls(tuple(items), unchecked, found["rules"])
+        return cls(tuple(items), unchecked, found["rules"], found["verdict"])
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -112,7 +115,7 @@ class Findings:
 
     def __repr__(self) -> str:
         if not self.items:
-            return f"<Findings: healthy, {self.rules - len(self.unchecked)} rules>"
+            return f"<Findings: {self.verdict}>"
         return "\n".join(map(str, self.items))
 
 

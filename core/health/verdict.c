@@ -1,0 +1,153 @@
+/* verdict.c -- what may be said of a run in which nothing was found.
+ *
+ * "healthy" is a claim.  It is made only if enough was seen: some steps, gradients, a loss, the calls of a
+ * model, and a program that came to its end.  Else the verdict says what was looked at and what was not.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/verdict.h"
+#include "health/rule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ENOUGH = 2 * TT_COURSE_WARM }; /* steps: most rules need fewer */
+
+/* Why rules lack their data.  The first that fits is the cause. */
+static const struct {
+    const char *needs; /* words of tt_rule.needs, with commas */
+    unsigned without;  /* what the run has none of; 0: something else is missing */
+    const char *reason;
+    bool is_grave; /* without it nobody can call a run healthy */
+} causes[] = {
+    { "activation/,calls of,tensortap/batch", TT_SEEN_MODEL, "no call of a model", true },
+    { "gradient/,parameter/,tensortap/state,tensortap/update,tensortap/silent,learning_rate",
+      TT_SEEN_OPTIMIZER, "no optimizer", true },
+    { "gradient/", TT_SEEN_GRADIENT, "no gradients", true },
+    { "a loss", TT_SEEN_LOSS, "no loss", true },
+    { "tensortap/update,tensortap/silent", 0, "too few steps, or no weight that can be sampled", false },
+    { "tensortap/batch", 0, "no inputs of a model", false },
+    { "attention_entropy/", 0, "no entropy of attention, which tensortap.monitor records", false },
+};
+
+static bool has_any(const char *text, const char *words)
+{
+    for (const char *at = words; *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        for (const char *from = text; strlen(from) >= len; from++)
+            if (strncmp(from, at, len) == 0)
+                return true;
+        at += len + (at[len] == ',');
+    }
+    return false;
+}
+
+tt_seen tt_seen_of(const tt_history *files, int32_t count)
+{
+    tt_seen seen = { 0 };
+    int64_t first = INT64_MAX, last = -1;
+    for (int32_t i = 0; i < count; i++) {
+        for (int32_t k = 0; k < files[i].count; k++) {
+            const tt_course *course = &files[i].courses[k];
+            if (course->points + course->eval_points == 0)
+                continue;
+            bool is_state = course->kind == TT_COURSE_STATE;
+            bool is_held = is_state && ((int)course->latest & TT_STATE_IS_OPTIMIZED) != 0;
+            seen.kinds |=
+                course->kind == TT_COURSE_RATE || is_held                            ? TT_SEEN_OPTIMIZER
+                : course->kind == TT_COURSE_LOSS || tt_course_is_logged_loss(course) ? TT_SEEN_LOSS
+                : course->kind == TT_COURSE_ACTIVATION || course->kind == TT_COURSE_BATCH ? TT_SEEN_MODEL
+                : course->kind == TT_COURSE_GRADIENT ? TT_SEEN_GRADIENT
+                                                     : 0u;
+            if (is_state || course->points == 0) /* states are told at the end, too */
+                continue;
+            first = course->first_step < first ? course->first_step : first;
+            last = course->last_step > last ? course->last_step : last;
+        }
+        seen.stopped = seen.stopped != NULL ? seen.stopped : files[i].stopped;
+        seen.unread = seen.unread != NULL ? seen.unread : files[i].unread_note;
+    }
+    seen.steps = last >= first ? last - first + 1 : 0;
+    return seen;
+}
+
+const char *tt_seen_reason(const tt_seen *seen, const tt_rule *rule)
+{
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (has_any(rule->needs, causes[i].needs) && (seen->kinds & causes[i].without) == 0)
+            return causes[i].reason;
+    return NULL;
+}
+
+static bool is_grave(const char *reason)
+{
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (causes[i].is_grave && strcmp(causes[i].reason, reason) == 0)
+            return true;
+    return false;
+}
+
+bool tt_findings_is_first_reason(const tt_findings *findings, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(findings->unchecked[k].reason, findings->unchecked[i].reason) == 0)
+            return false;
+    return true;
+}
+
+tt_status tt_findings_list_unchecked(const tt_findings *findings, size_t i, tt_buf *out)
+{
+    const char *reason = findings->unchecked[i].reason;
+    (void)tt_buf_printf(out, "%s: %s", reason, findings->unchecked[i].rule->id);
+    for (size_t k = i + 1; k < findings->unchecked_count; k++)
+        if (strcmp(findings->unchecked[k].reason, reason) == 0)
+            (void)tt_buf_printf(out, ", %s", findings->unchecked[k].rule->id);
+    return out->st;
+}
+
+static void say_found(const tt_findings *findings, tt_buf *out)
+{
+    size_t errors = 0;
+    while (errors < findings->count && findings->items[errors].severity == TT_SEVERITY_ERROR)
+        errors++;
+    size_t warnings = findings->count - errors;
+    if (errors > 0)
+        (void)tt_buf_printf(out, "%zu error%s%s", errors, errors == 1 ? "" : "s",
+                            warnings > 0 ? ", " : "");
+    if (warnings > 0)
+        (void)tt_buf_printf(out, "%zu warning%s", warnings, warnings == 1 ? "" : "s");
+}
+
+static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, tt_buf *out)
+{
+    (void)tt_buf_printf(out, "nothing found in %lld step%s%s", (long long)seen->steps,
+                        seen->steps == 1 ? "" : "s",
+                        seen->steps < ENOUGH ? ", too few for most rules" : "");
+    if (seen->stopped != NULL)
+        (void)tt_buf_printf(out, "; the program was %.200s", seen->stopped);
+    if (seen->unread != NULL)
+        (void)tt_buf_printf(out, "; %.200s", seen->unread);
+    if (findings->unread > 0)
+        (void)tt_buf_printf(out, "; %lld points are damaged", (long long)findings->unread);
+    for (size_t i = 0; i < findings->unchecked_count; i++)
+        if (tt_findings_is_first_reason(findings, i)) {
+            if (i == 0)
+                (void)tt_buf_printf(out, "; %zu of %d rules had no data: ", findings->unchecked_count,
+                                    (int)findings->rules);
+            (void)tt_buf_printf(out, "%s%s", i > 0 ? ", " : "", findings->unchecked[i].reason);
+        }
+}
+
+tt_status tt_verdict_make(tt_findings *findings, const tt_seen *seen, tt_buf *out)
+{
+    bool is_seen =
+        seen->steps >= ENOUGH && seen->stopped == NULL && seen->unread == NULL && findings->unread == 0;
+    for (size_t i = 0; i < findings->unchecked_count; i++)
+        is_seen = is_seen && !is_grave(findings->unchecked[i].reason);
+    findings->is_healthy = findings->count == 0 && is_seen;
+    if (findings->count > 0)
+        say_found(findings, out);
+    else if (findings->is_healthy)
+        (void)tt_buf_text(out, "healthy");
+    else
+        say_what_was_seen(findings, seen, out);
+    return out->st;
+}
