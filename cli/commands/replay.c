@@ -12,6 +12,11 @@ static const tt_option options[] = {
     { .name = "ops", NULL, "Find the operator that made the first NaN or Inf (the default after one)" },
     { .name = "no-ops", NULL, "Do not look for operators" },
     { .name = "eager", NULL, "Run without torch.compile" },
+    { .name = "from-start",
+      NULL,
+      "Run the program from its first step, and compare on the way (done by itself if that takes less "
+      "than "
+      "a minute and the step was not reproduced)" },
     { "yes", NULL, "Do not ask before the run's command runs", .letter = 'y' },
 };
 

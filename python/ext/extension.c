@@ -46,6 +46,8 @@ static PyMethodDef functions[] = {
       "is appended to the name." },
     { "children", FAST(binding_children),
       "List (key, value) of what a container or dataclass holds; None for anything else." },
+    { "_plain_locals", FAST(binding_plain_locals),
+      "Return the locals of a frame that are numbers, booleans or short texts." },
     { "copy_tensor", FAST(binding_copy_tensor),
       "Copy a tensor as it is now; make(tensor) copies what is not a plain tensor on the CPU.\n"
       "cache: a dict; a copy that somebody still holds is returned again, unless fresh." },

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from os import PathLike
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, SupportsFloat, final, overload
 from weakref import ref
 
@@ -555,6 +555,7 @@ class Tracker:
     def adopt(self, line: int, /) -> None: ...
 
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
+def _plain_locals(frame: FrameType, /) -> dict[str, bool | int | float | str]: ...
 def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...
 def children(
     value: object,

@@ -490,6 +490,15 @@ def set_facts(**values: Any) -> Any:
     return change
 
 
+def set_parts(key: str, value: Any) -> Any:
+    def change(head: Any) -> None:
+        facts = json.loads(head["__metadata__"]["facts"])
+        facts["steps"][0][key] = [value]
+        head["__metadata__"]["facts"] = json.dumps(facts)
+
+    return change
+
+
 def set_entry(**values: Any) -> Any:
     def change(head: Any) -> None:
         name = next(name for name in head if name != "__metadata__")
@@ -523,6 +532,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         set_facts(steps=[{"step": 1}]),
         set_facts(program={"command": "rm -r /"}),
         set_facts(program=None),
+        set_facts(world_size=10**11),
+        set_facts(rank=-1),
+        set_facts(snapshot={}),
+        set_facts(seconds="x"),
+        set_facts(program={"cwd": {}}),
+        set_facts(program={"file": "a\0"}),
+        set_parts("batches", 3),
+        set_parts("forwards", {"inputs": [1]}),
+        set_parts("updates", {}),
+        set_parts("losses", 1),
+        set_parts("variables", ["f", 1, "x", []]),
+        lambda head: head | {f"same{i}": [*head.values()][1] for i in range(3000)},
         lambda head: head["__metadata__"].pop("facts") and None,
         lambda head: {"__metadata__": {}},
         lambda head: [1],

@@ -203,9 +203,74 @@ def test_a_flipped_bit_is_not_reproduced(tmp_path: Path) -> None:
         loop(True)
     with tt.replay(tmp_path / "run", ops=False) as replay:
         loop(False)
+    assert replay.verdict == "unreproduced", str(replay)
+    assert "'i' was 7 then and is " in str(replay)
+    assert "tensortap replay --from-start" in str(replay)
+    with tt.replay(tmp_path / "run", ops=False, from_start=True) as replay:
+        loop(False)
     assert replay.verdict == "transient", str(replay)
-    assert "not reproduced, so the fault was transient" in str(replay)
-    assert "or it depends on what is not kept" in str(replay)
+    assert "so the fault was transient (hardware or a race), from the program's first" in str(
+        replay
+    )
+
+
+def test_a_fault_of_the_loop_comes_again_from_the_start(tmp_path: Path) -> None:
+    def loop(seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        net = torch.nn.Linear(4, 1)
+        tt.watch(net)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        for i in range(12):
+            loss = net(torch.randn(2, 4)).square().sum() * (torch.inf if i == 9 else 1)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with tt.record(tmp_path / "run", black_box=3):
+        loop()
+    with tt.replay(tmp_path / "run", ops=False, from_start=True) as replay:
+        loop()
+    assert replay.verdict == "bits", str(replay)
+    assert "from the program's first step on" in str(replay)
+    with tt.replay(tmp_path / "run", ops=False, from_start=True) as replay:
+        loop(seed=1)  # other weights: the fault is there, and nothing else is the same
+    assert replay.verdict == "noise", str(replay)
+
+
+def test_plain_attributes_of_modules_optimizers_and_schedulers_come_back(tmp_path: Path) -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.calls = torch.nn.Linear(4, 1), 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return self.fc(x) * (torch.inf if self.calls == 10 else 1)
+
+    seen = []
+
+    def loop() -> None:
+        torch.manual_seed(0)
+        net = Counting()
+        tt.watch(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        optimizer.turns = 0  # type: ignore[attr-defined]
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.9)
+        for _ in range(12):
+            seen.append((net.calls, optimizer.turns, scheduler.last_epoch))  # type: ignore[attr-defined]
+            net(torch.randn(2, 4)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            optimizer.turns += 1  # type: ignore[attr-defined]
+            scheduler.step()
+
+    with tt.record(tmp_path / "run", black_box=3):
+        loop()
+    seen.clear()
+    with tt.replay(tmp_path / "run", ops=False) as replay:
+        loop()
+    assert replay.verdict == "bits", str(replay)
+    assert seen[-1] == (9, 9, 9)
 
 
 def test_the_first_difference_is_the_one_that_was_computed_first(tmp_path: Path) -> None:

@@ -156,6 +156,18 @@ def test_a_hostile_black_box_is_refused(
 ) -> None:
     assert asked(boxed, tmp_path, yes=True, program={"command": {"x": 1}}) == 3
     assert "is not a black box that can be read: its command" in capsys.readouterr().out
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = {"command": [str(tmp_path / "no.py")]}
+    for facts, said in (
+        ({"world_size": 10**11}, "it is of rank 0 of 100000000000"),
+        ({"program": {**program, "cwd": {}}}, "its program has no valid 'cwd'"),
+        ({"program": {**program, "cwd": "a\0b"}}, "its program has no valid 'cwd'"),
+        ({"snapshot": {}}, "its snapshot is not complete"),
+        ({"program": {**program, "file": str(pipe), "hash": "x"}}, "not replayable"),
+    ):
+        assert asked(boxed, tmp_path, yes=True, **facts) == 3, said
+        assert said in capsys.readouterr().out
 
 
 # ---- programs that nobody here wrote

@@ -118,6 +118,7 @@ void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value);
 
 BINDING_FUNCTION(binding_find_tensors);
 BINDING_FUNCTION(binding_children);
+BINDING_FUNCTION(binding_plain_locals);
 BINDING_FUNCTION(binding_copy_tensor);
 BINDING_FUNCTION(binding_copy_into);
 

@@ -1,5 +1,6 @@
-/* values.c -- what Python asks about the tensors in a value.
+/* values.c -- what Python asks about values: the tensors in one, the plain ones of a frame.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/frame.h"
 #include "binding/state.h"
 #include "tensor/copy.h"
 #include "tensor/view.h"
@@ -119,4 +120,49 @@ BINDING_FUNCTION(binding_copy_into)
     }
     PyBuffer_Release(&room);
     return unread;
+}
+
+enum { LONGEST_TEXT = 80 }; /* characters: a longer one is data */
+
+static bool is_plain(PyObject *value)
+{
+    return PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+           (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) <= LONGEST_TEXT);
+}
+
+static int add_plain(PyObject *found, PyObject *name, PyObject *value)
+{
+    bool is_own = PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 1 &&
+                  PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, 1) == '_';
+    return value == NULL || is_own || !is_plain(value) ? 0 : PyDict_SetItem(found, name, value);
+}
+
+/* The frame's own attribute f_locals would hold every local, tensors too, until the frame ends. */
+BINDING_FUNCTION(binding_plain_locals)
+{
+    if (binding_read_arguments("_plain_locals", 1, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    if (!PyFrame_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "_plain_locals() takes a frame, not %R", args[0]);
+    (void)module;
+    base_frame *at = base_frame_of((PyFrameObject *)args[0]);
+    PyCodeObject *code = base_frame_code(at);      /* borrowed */
+    PyObject *names = base_frame_names(at);        /* borrowed */
+    PyObject *found = PyDict_New(), *slots = NULL; /* owned */
+    int result = found != NULL ? 0 : -1;
+    if (names != NULL && PyDict_Check(names)) { /* a module */
+        Py_ssize_t i = 0;
+        for (PyObject *name, *value; result == 0 && PyDict_Next(names, &i, &name, &value);)
+            result = add_plain(found, name, value);
+    } else if (names == NULL && result == 0) {
+        slots = PyCode_GetVarnames(code);
+        for (Py_ssize_t i = 0; slots != NULL && result == 0 && i < PyTuple_GET_SIZE(slots); i++)
+            result = add_plain(found, PyTuple_GET_ITEM(slots, i),
+                               base_frame_slot(at, (int)i, PyTuple_GET_ITEM(slots, i)));
+        result = slots != NULL ? result : -1;
+    }
+    Py_XDECREF(slots);
+    if (result < 0)
+        Py_CLEAR(found);
+    return found;
 }

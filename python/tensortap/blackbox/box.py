@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tensortap.blackbox.cause import Judge
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
+from tensortap.models.forward import random_states
 from tensortap.models.living import held, holders, living
 from tensortap.models.modules import named_parameters
 from tensortap.models.unseen import unseen
@@ -62,6 +64,7 @@ class Box:
         self.models: list[tuple[str, ref[Any]]] = []
         self.optimizers: list[ref[Any]] = []
         self.scalers: list[ref[Any]] = []
+        self.schedulers: list[ref[Any]] = []  # of learning rates
         self.names: dict[int, str] = {}  # of parameters, by id
         self.steps: list[Step] = []
         self.snapshots: list[tuple[int, Kept]] = []  # the older one first
@@ -69,6 +72,8 @@ class Box:
         self.fetched: dict[str, int] = {}  # batches drawn, by loader
         self.first_step: int | None = None
         self.first_fetched: dict[str, int] | None = None  # when the first step had ended
+        self.first_random: dict[str, Any] = {}  # generators when it began ...
+        self.first_time = 0.0  # ... and when that was
         self.judge = Judge(self, on_spike)
         self.free: list[Memory] = []
         self.dumped: dict[str, Path] = {}  # by cause
@@ -185,6 +190,7 @@ class Box:
         self._write_fault()
         if self.first_step is None:
             self.first_step = number
+            self.first_random, self.first_time = random_states(), time.monotonic()
         elif self.first_fetched is None:
             self.first_fetched = dict(self.fetched)
         step = Step(number, dict(self.fetched))
@@ -223,7 +229,9 @@ class Box:
         if self.snapshot_count in SEARCHES:
             self._search()
         self.snapshot_count += 1
-        now = state.take(self.live_models(), self._optimizers(), self.live_scalers())
+        now = state.take(
+            self.live_models(), self._optimizers(), self.live_scalers(), self.live_schedulers()
+        )
         memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
         if not memory.size:
             tensors = {id(t): t for t in tree_leaves(now) if isinstance(t, torch.Tensor)}
@@ -249,6 +257,12 @@ class Box:
         except ImportError:  # an older torch
             from torch.cuda.amp import GradScaler  # type: ignore[assignment]
         self.scalers = [ref(one) for one in living(GradScaler) if one.is_enabled()]
+        from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+        kinds = {id(one): one for kind in (LRScheduler, ReduceLROnPlateau) for one in living(kind)}
+        known = {id(one) for one in self._optimizers()}
+        found = [one for one in kinds.values() if id(getattr(one, "optimizer", None)) in known]
+        self.schedulers = [ref(one) for one in sorted(found, key=lambda one: type(one).__name__)]
 
     def _know(self, optimizer: Any) -> None:
         if all(known() is not optimizer for known in self.optimizers):
@@ -261,6 +275,10 @@ class Box:
     def live_scalers(self) -> list[Any]:
         """Return the GradScalers that are still there."""
         return [scaler for known in self.scalers if (scaler := known()) is not None]
+
+    def live_schedulers(self) -> list[Any]:
+        """Return the schedulers of learning rates that are still there."""
+        return [one for known in self.schedulers if (one := known()) is not None]
 
     def _optimizers(self) -> list[Any]:
         live = [one for known in self.optimizers if (one := known()) is not None]
@@ -352,7 +370,8 @@ class Box:
 
     def _write(self, path: Path, cause: str, text: str, number: int) -> None:
         since, snapshot = self.snapshots[0]
-        parts = [("snapshot", snapshot.memory)]
+        first = Kept(self.first_random, Memory())
+        parts = [("snapshot", snapshot.memory), ("first", first.memory)]
         steps = []
         for step in self.steps:
             facts, tensors = step.describe()
@@ -367,6 +386,8 @@ class Box:
             "step": number,
             "first_step": self.first_step,
             "fetched": self.first_fetched or {},
+            "first_random": first.tree,
+            "seconds": time.monotonic() - self.first_time,
             "rank": self.rank,
             "world_size": self.world_size,
             "every": self.every,

@@ -46,6 +46,12 @@ KINDS_IN_STEP = {
     "updates": list,
     "digests": dict,
 }
+KINDS_IN_PART: dict[str, dict[str, type]] = {
+    "batches": {"loader": str, "number": int},
+    "forwards": {"inputs": list},
+    "updates": {"numbers": list},
+}
+MOST_RANKS = 1 << 20
 Place = tuple[str, list[int], int, int]  # of a tensor: type, shape, begin, end
 
 
@@ -183,6 +189,9 @@ def _check_head(head: Any, room: int) -> dict[str, Place]:
         if not begin <= end <= room or end - begin != math.prod(shape) * _width(word):
             raise DamagedError(f"{name[:80]!r} with shape {shape} does not lie at {begin}:{end}")
         places[name] = (word, shape, begin, end)
+    used = sum(end - begin for _, _, begin, end in places.values())
+    if used > room:  # several tensors in the same bytes: a small file that fills the memory
+        raise DamagedError(f"its tensors have {used} bytes, and it has room for {room}")
     return places
 
 
@@ -209,6 +218,46 @@ def _check_facts(facts: Any) -> None:
             raise DamagedError("its steps have no numbers")
         if any(not isinstance(step.get(key), kind) for key, kind in KINDS_IN_STEP.items()):
             raise DamagedError(f"its step {step['step']} is not complete")
+        _check_parts(step)
+    if not 0 <= facts["rank"] < facts["world_size"] <= MOST_RANKS:
+        raise DamagedError(f"it is of rank {facts['rank']} of {facts['world_size']}")
+    if type(facts["snapshot"].get("step")) is not int or "state" not in facts["snapshot"]:
+        raise DamagedError("its snapshot is not complete")
+    if type(facts.get("seconds", 0.0)) is not float:
+        raise DamagedError("it has no valid 'seconds'")
     words = facts["program"].get("command", [])
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    if not isinstance(words, list) or not all(map(_is_text, words)):
         raise DamagedError("its command is not a list of words")
+    for key in ("kind", "cwd", "file", "hash"):
+        if facts["program"].get(key) is not None and not _is_text(facts["program"][key]):
+            raise DamagedError(f"its program has no valid {key!r}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _check_parts(step: dict[str, Any]) -> None:
+    """Raise DamagedError unless the lists of a step hold what they must."""
+    for key, kinds in KINDS_IN_PART.items():
+        for one in step[key]:
+            if not isinstance(one, dict) or any(
+                not isinstance(one.get(name), kind) for name, kind in kinds.items()
+            ):
+                raise DamagedError(f"its step {step['step']} has no valid {key!r}")
+    pairs = [one for one in step["losses"] if not isinstance(one, list) or len(one) != 2]
+    rows = step.get("variables", [])
+    if pairs or not isinstance(rows, list) or any(not _is_variable(row) for row in rows):
+        raise DamagedError(f"its step {step['step']} has no valid losses or variables")
+    for forward in step["forwards"]:
+        if any(not isinstance(one, list) or len(one) != 3 for one in forward["inputs"]):
+            raise DamagedError(f"its step {step['step']} has no valid inputs")
+
+
+def _is_variable(row: Any) -> bool:
+    kinds: tuple[Any, ...] = (str, int, str, (bool, int, float, str))
+    return (
+        isinstance(row, list)
+        and len(row) == len(kinds)
+        and all(isinstance(one, kind) for one, kind in zip(row, kinds, strict=True))
+    )

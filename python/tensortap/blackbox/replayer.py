@@ -18,6 +18,7 @@ from tensortap import _core
 from tensortap.blackbox import file, state
 from tensortap.blackbox.box import ASKED, Box
 from tensortap.blackbox.cause import Fault
+from tensortap.blackbox.locals import changed
 from tensortap.blackbox.step import Step
 from tensortap.blackbox.verdict import Result
 from tensortap.models.forward import set_random_states
@@ -25,6 +26,7 @@ from tensortap.models.forward import set_random_states
 NOISE = 1e-3  # relative difference of two losses that rounding explains
 ENDLESS = 1 << 62  # steps or bytes
 MOST_ROWS = 8  # named
+MOST_VARIABLES = 3  # named
 WITHOUT_FAULT = (*ASKED, "SIGTERM", "SIGINT", "health")  # causes that have no failing step
 
 
@@ -41,6 +43,8 @@ class Replayer(Box):
         step: The step to end with; None: the one that failed.
         operators: Returns an operator log (`tt.ops`) of a model, for the last two steps; or None.
         eager: Run the last step, and only that, without torch.compile.
+        from_start: Set nothing but the random generators of the first step, and let the program
+            run up to the failing one.
         then: Called with the result; must not return.
     """
 
@@ -55,13 +59,15 @@ class Replayer(Box):
         step: int | None = None,
         operators: Callable[[Any], Any] | None = None,
         eager: bool = False,
+        from_start: bool = False,
         then: Callable[[Result], object],
     ) -> None:
         """Read what there is; nothing happens before the program's first batch."""
         super().__init__(every=ENDLESS, limit=ENDLESS)
         self.facts, self.tensors, self.home, self.then = facts, tensors, home, then
         self.kept = {one["step"]: one for one in facts["steps"]}
-        self.since: int = facts["snapshot"]["step"]
+        self.from_start = from_start
+        self.since: int = facts["first_step"] if from_start else facts["snapshot"]["step"]
         self.target = step if step is not None else self._last_step()
         self.operators, self.eager = operators, eager
         self.log: Any = None
@@ -103,6 +109,8 @@ class Replayer(Box):
         return super().batch_drawn(loader, box[0], rows)
 
     def _replace_batch(self, loader: str, box: list[Any]) -> None:
+        if self.from_start:
+            return
         key = self.key_of(loader)
         number = self.fetched.get(key, 0) + self._offset(key)
         for at, step in self.kept.items():
@@ -125,6 +133,9 @@ class Replayer(Box):
         """Set the random generators to what they were when this step began."""
         if step.number > self.target:
             self._end_at_target()
+        past = [one for one in self.steps[:-1] if one.number not in self.kept]
+        self.free += [memory for one in past for memory in one.memories()]
+        self.steps = [one for one in self.steps if one not in past]
         if self.since > step.number:
             return
         if self.eager and step.number == self.target:
@@ -141,11 +152,24 @@ class Replayer(Box):
         if self.is_set or step.number < self.since:
             return
         self.is_set = True
+        if self.from_start:
+            return
         self._search()
         kept = file.value_at(self.facts["snapshot"]["state"], "snapshot", self.tensors)
-        state.set_back(kept, self.live_models(), self._optimizers(), self.live_scalers())
+        state.set_back(
+            kept,
+            self.live_models(),
+            self._optimizers(),
+            self.live_scalers(),
+            self.live_schedulers(),
+        )
 
     def _set_generators(self, number: int, which: int) -> None:
+        if self.from_start:
+            if number == self.since and which == 0 and self.facts.get("first_random"):
+                tree = self.facts["first_random"]
+                set_random_states(file.value_at(tree, "first", self.tensors))
+            return
         trees = self.kept[number]["random"] if number in self.kept else []
         if which + 1 < len(trees):
             tree = trees[which + 1]
@@ -154,7 +178,7 @@ class Replayer(Box):
     def _keep_forward(self, event: _core.ModuleEvent) -> None:
         step = self._now()
         which = len(step.forwards)
-        if self.since <= step.number and step.number in self.kept:
+        if self.since <= step.number and step.number in self.kept and not self.from_start:
             forwards = self.kept[step.number]["forwards"]
             if which < len(forwards):
                 self._replace_inputs(step.number, which, forwards[which], event)
@@ -185,7 +209,8 @@ class Replayer(Box):
         step = self._begin()
         kept = self.kept.get(step.number)
         which = len(step.updates)
-        if kept is not None and self.since <= step.number and which < len(kept["updates"]):
+        is_set = kept is not None and self.since <= step.number and not self.from_start
+        if kept is not None and is_set and which < len(kept["updates"]):
             numbers = kept["updates"][which]["numbers"]
             state.set_numbers([_as_numbers(one) for one in numbers], optimizer)
         super()._keep_update(optimizer)
@@ -195,7 +220,8 @@ class Replayer(Box):
             self._end_at_target()
 
     def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:
-        step.keep_gradients(names, gradients, whole=True, sampled=True)
+        is_kept = step.number in self.kept  # else there is nothing to compare with
+        step.keep_gradients(names, gradients, whole=is_kept, sampled=is_kept)
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
         """Note that the fault is there again."""
@@ -269,17 +295,43 @@ class Replayer(Box):
         is_whole = equal == total and (total > 0 or error is not None)
         if cause == "exception":
             verdict = (
-                "bits" if error is not None and is_whole else "noise" if error else "transient"
+                "bits" if error is not None and is_whole else "noise" if error else self._absent()
             )
         elif cause == "not finite" and not self._has_fault():
-            verdict = "transient"
+            verdict = self._absent()
         elif is_whole:
             verdict = "bits"
         elif cause == "not finite":
             verdict = "noise"
         else:
-            verdict = "noise" if self._has_same_loss() else "transient"
+            verdict = "noise" if self._has_same_loss() else self._absent()
         self._end(verdict, "", equal=equal, total=total)
+
+    def _absent(self) -> str:
+        """Return the verdict on a fault that did not come again.
+
+        It was transient if the program ran from its first step and computed the same until then:
+        nothing but the step itself is left to explain it.
+        """
+        has_compared = any(step.number in self.kept for step in self.steps[:-1])
+        is_same = has_compared and all(step == self.target for step, _ in self.differences)
+        return "transient" if self.from_start and is_same else "unreproduced"
+
+    def _changed(self) -> list[dict[str, Any]]:
+        """Return the plain variables of the program that were others in the last step."""
+        step = next((one for one in self.steps if one.number == self.target), None)
+        kept = self.kept.get(self.target, {}).get("variables", [])
+        pairs = changed(kept, step.variables or []) if step is not None else []
+        return [
+            {
+                "name": old.name,
+                "was": old.value,
+                "is": new.value,
+                "file": new.file,
+                "line": new.line,
+            }
+            for old, new in pairs[:MOST_VARIABLES]
+        ]
 
     def _has_same_loss(self) -> bool:
         now = next((s.losses for s in self.steps if s.number == self.target), [])
@@ -309,6 +361,8 @@ class Replayer(Box):
                 row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)
             ],
             "is_compiled": _is_compiled(),
+            "from_start": self.from_start,
+            "changed_variables": self._changed(),
             **counts,
         }
         self.then(self.result)

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,23 +16,57 @@ from tensortap.models.modules import named_parameters, tensors_of, walk
 
 State = dict[str, Any]
 MOST_NAMED = 3  # tensors in a message
+PLAIN = {bool, int, float, str, type(None)}
+MOST_ITEMS = 16  # of a list of numbers: base_lrs of a scheduler
 
 
 class MisfitError(ValueError):
     """The state was taken from another model or optimizer."""
 
 
-def take(models: Iterable[tuple[str, Any]], optimizers: list[Any], scalers: list[Any]) -> State:
+def take(
+    models: Iterable[tuple[str, Any]],
+    optimizers: list[Any],
+    scalers: list[Any],
+    schedulers: list[Any],
+) -> State:
     """Return the state as it is now; its tensors are the program's own."""
+    models = list(models)
     return {
         "models": [_take_model(name, model) for name, model in models],
         "optimizers": [_take_optimizer(one) for one in optimizers],
         "scalers": [one.state_dict() for one in scalers],
+        # One text: as a tree of values it would take as long as the tensors of a small model.
+        "attributes": json.dumps([_plain(one) for one in _holders(models, optimizers, schedulers)]),
+    }
+
+
+def _holders(
+    models: Iterable[tuple[str, Any]], optimizers: list[Any], schedulers: list[Any]
+) -> Iterable[Any]:
+    """Yield everything whose plain attributes are kept, in the same order in every process."""
+    for _, model in models:
+        yield from (module for _, module, _ in walk(model))
+    yield from optimizers
+    yield from schedulers
+
+
+def _plain(holder: Any) -> dict[str, Any]:
+    """Return the attributes that are numbers, booleans, texts, or lists of these."""
+    return {
+        key: value
+        for key, value in vars(holder).items()
+        if type(value) in PLAIN
+        or (type(value) is list and len(value) <= MOST_ITEMS and {*map(type, value)} <= PLAIN)
     }
 
 
 def set_back(
-    state: State, models: Iterable[tuple[str, Any]], optimizers: list[Any], scalers: list[Any]
+    state: State,
+    models: Iterable[tuple[str, Any]],
+    optimizers: list[Any],
+    scalers: list[Any],
+    schedulers: list[Any],
 ) -> None:
     """Set everything to *state*.
 
@@ -57,6 +92,10 @@ def set_back(
     for kept, scaler in zip(state["scalers"], scalers, strict=False):
         if kept:
             scaler.load_state_dict(kept)
+    attributes = json.loads(state.get("attributes", "[]"))
+    for kept, holder in zip(attributes, _holders(models, optimizers, schedulers), strict=False):
+        own = vars(holder)
+        own.update((key, value) for key, value in kept.items() if own.get(key) != value)
 
 
 def in_order(optimizers: list[Any], models: Iterable[tuple[str, Any]]) -> list[Any]:

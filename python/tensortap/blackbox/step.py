@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensortap import _core
+from tensortap.blackbox.locals import Variable, variables
 from tensortap.blackbox.memory import Kept, Memory, identity
 from tensortap.models.forward import autocast_now, random_states
 
@@ -39,6 +40,7 @@ class Step:
         self.inputs: list[Kept] = []  # one for each forward
         self.losses: list[tuple[str | None, float | None]] = []  # digest and value
         self.updates: list[dict[str, Any]] = []
+        self.variables: list[Variable] | None = None  # at its first forward
 
     def memories(self) -> list[Memory]:
         """Return the memory of its batches and inputs, where there is any."""
@@ -54,6 +56,8 @@ class Step:
         """Keep the inputs of a forward that are not in a batch, and what else it depends on."""
         import torch
 
+        if self.variables is None:
+            self.variables = variables()
         found = _core.find_tensors((event.args, event.kwargs or {}), "")
         tensors = [tensor for _, tensor in found]
         inputs, unknown = [], {}
@@ -132,6 +136,7 @@ class Step:
                 {"optimizer": one["optimizer"], "numbers": one["numbers"]} for one in self.updates
             ],
             "digests": self.digests(),
+            "variables": self.variables or [],
         }
         at = f"step{self.number}"
         return facts, [

@@ -29,8 +29,9 @@ class Replay:
         options: Of `tt.record`: the model and the optimizer.
 
     Attributes:
-        verdict: "bits" (reproduced to the bit), "noise" (within noise), "transient" (not
-            reproduced) or "unplayable"; None before the block has ended.
+        verdict: "bits" (reproduced to the bit), "noise" (within noise), "unreproduced",
+            "transient" (with *from_start*: not reproduced, though everything before it was the
+            same) or "unplayable"; None before the block has ended.
         result: Everything that is known, as `tensortap replay --json` prints it.
         log: The operators of the step, as of `tt.ops`; None without *ops*.
 
@@ -115,6 +116,7 @@ def replay(
     ops: bool | None = None,
     model: torch.nn.Module | None = None,
     optimizer: Any = None,
+    from_start: bool = False,
 ) -> Replay:
     """Replay a step that a black box kept: run the training again in the block.
 
@@ -127,6 +129,9 @@ def replay(
         step: The step to end with. Defaults to the one that failed.
         ops: Find the operator that made the first NaN or Inf. Defaults to True after one.
         model, optimizer: As for `tt.record`; or call `tt.watch` in the block.
+        from_start: Do not set the state of the snapshot, only the random generators of the first
+            step; run up to the failing step, and compare on the way. For a fault that depends on
+            what no snapshot has, such as a counter of the loop.
 
     Returns:
         The replay, to be used as a context manager.
@@ -159,7 +164,15 @@ def replay(
     operators = None
     if ops or (ops is None and facts["cause"] == "not finite"):
         operators = tensortap.ops
-    player = Replayer(facts, tensors, "", step=step, operators=operators, then=lambda _: None)
+    player = Replayer(
+        facts,
+        tensors,
+        "",
+        step=step,
+        operators=operators,
+        from_start=from_start,
+        then=lambda _: None,
+    )
     return Replay(player, {"model": model, "optimizer": optimizer})
 
 

@@ -124,7 +124,12 @@ class _State:
     def __init__(self, model: Any, optimizer: Any) -> None:
         self.model = model
         optimizers = [] if optimizer is None else [optimizer]
-        self.owners: tuple[Any, ...] = [("", model)], optimizers, []  # and no scalers
+        self.owners: tuple[Any, ...] = (
+            [("", model)],
+            optimizers,
+            [],
+            [],
+        )  # no scalers, no schedulers
         self.kept = _cloned(state.take(*self.owners))
         parameters = named_parameters(model)
         self.gradients = {name: (p.grad, _cloned(p.grad)) for name, p in parameters.items()}

@@ -1,0 +1,63 @@
+"""The plain variables of the program's loop: what a fault may depend on that no snapshot restores.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tensortap import _core
+
+MOST_FRAMES = 16
+MOST_VARIABLES = 64  # of a frame
+LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+class Variable(NamedTuple):
+    """A number, a boolean or a short text that a frame had."""
+
+    file: str
+    line: int  # where the frame was
+    name: str
+    value: bool | int | float | str
+
+
+def variables() -> list[Variable]:
+    """Return the plain variables of the frames outside of torch and tensortap, the inner first."""
+    import torch
+
+    ours = (PACKAGE, os.path.dirname(torch.__file__) + os.sep, "<frozen ")
+    found: list[Variable] = []
+    frame = sys._getframe(1)
+    frames = 0
+    while frame is not None and frames < MOST_FRAMES:
+        file = frame.f_code.co_filename
+        if not file.startswith(ours):
+            frames += 1
+            plain = list(_core._plain_locals(frame).items())[:MOST_VARIABLES]
+            found += [Variable(file, frame.f_lineno, name, value) for name, value in plain]
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def changed(then: Iterable[Any], now: Iterable[Variable]) -> list[tuple[Variable, Variable]]:
+    """Return the variables that both have with other values; *then* is as a file has them.
+
+    Those of libraries are returned only if the program itself has none.
+    """
+    known = {(one.file, one.name): one for one in reversed(list(now))}
+    pairs = []
+    for one in then:
+        old = Variable(*one)
+        new = known.get((old.file, old.name))
+        if (
+            new is not None and new.value != old.value and old.value == old.value
+        ):  # NaN: not a change
+            pairs.append((old, new))
+    own = [pair for pair in pairs if not any(mark in pair[0].file for mark in LIBRARIES)]
+    return own or pairs
