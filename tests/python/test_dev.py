@@ -17,6 +17,7 @@ case "$2" in
 *_base_executable*) echo "$0" ;;
 *version_info*) echo 3.11 ;;
 *get_path*) dirname "$0" ;;
+*metadata*) exit 1 ;; # no torch
 esac
 """
 COMPILER = """#!/bin/sh
@@ -47,7 +48,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def set_up(folder: Path) -> subprocess.CompletedProcess[str]:
+def set_up(folder: Path, **changed: str) -> subprocess.CompletedProcess[str]:
     """Run ./dev setup as somebody who is not root."""
     nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     programs = folder / "bin"
@@ -56,6 +57,7 @@ def set_up(folder: Path) -> subprocess.CompletedProcess[str]:
         "PYTHON": str(programs / "python"),
         "CC": str(programs / "compiler"),
         "HOME": str(folder),
+        **changed,
     }
     return subprocess.run(
         [folder / "dev", "setup"],
@@ -72,6 +74,26 @@ def test_with_neither_root_nor_sudo_the_one_line_to_run_is_printed(folder: Path)
     line = "sudo apt-get install -y --no-install-recommends libcmocka-dev libzstd-dev\n"
     assert (done.returncode, done.stdout) == (3, line)
     assert "need an administrator" in done.stderr
+
+
+def test_without_apt_the_names_of_what_is_missing_are_printed(folder: Path) -> None:
+    others = folder / "others"
+    others.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "apt-get":
+            (others / program.name).symlink_to(program)
+    done = set_up(folder, PATH=f"{folder}/bin:{others}")
+    assert (done.returncode, done.stdout) == (3, "cmocka.h\nzstd.h\n")
+    assert "there is no apt-get here" in done.stderr
+    assert "apt-get install" not in done.stderr
+
+
+def test_a_python_that_has_torch_comes_first(folder: Path) -> None:
+    answer = "*metadata*) printf '/site\\n2.9.0\\n' ;;\n*_base"
+    pretend(folder / "bin/python3.11", PYTHON)
+    pretend(folder / "bin/python3.12", PYTHON.replace("3.11", "3.12").replace("*_base", answer, 1))
+    said = set_up(folder, PYTHON="", PYENV_ROOT="/nowhere").stderr.splitlines()[0]
+    assert said == f"Python 3.12: {folder}/bin/python3.12, with torch 2.9.0 of /site"
 
 
 def test_sudo_installs_what_is_missing_and_nothing_else(folder: Path) -> None:
