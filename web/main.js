@@ -4,7 +4,7 @@ import {showAbout} from "./about.js";
 import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
-import {announce, change, count, facts, forgetListeners, onChange, runs, takeNews, view} from "./data.js";
+import {announce, change, facts, forgetListeners, onChange, runs, takeNews, view} from "./data.js";
 import {byId, el, nextTheme, prefersDark, setTheme, theme} from "./dom.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
@@ -38,7 +38,7 @@ function showScrubber() {
     slider.max = String(longest.steps.length - 1);
     slider.value = String(bin);
     slider.setAttribute("aria-valuetext", longest.stepText(bin));
-    byId("step-value").textContent = count(longest.steps[bin]);
+    byId("step-value").textContent = longest.stepText(bin).replace(/^steps? /, "");
     byId("unzoom").hidden = !view.range;
   };
   slider.addEventListener("input", () => change({step: longestBins().steps[Number(slider.value)]}));

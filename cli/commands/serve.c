@@ -16,12 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
     PORT = 7007,
     PORTS_TRIED = 20,
     CONNECTIONS = 512,
+    SPARE = 16,               /* of them are kept free: the client that is silent longest has to go */
     SECONDS = 30,             /* that a client may be silent */
     REQUEST_BYTES = 16 << 10, /* of a connection: its headers must fit */
     ANSWER_BYTES = 256 << 20, /* of all answers on their way to slow clients */
@@ -34,11 +36,73 @@ static struct {
     int64_t port; /* -1: not given */
 } args = { .host = "127.0.0.1", .port = -1 };
 
+/* A client that has asked for nothing, or has got its answer: a browser keeps its connections. */
+typedef struct client {
+    struct client *before, *after; /* in the order in which they fell silent; NULL: none */
+    int fd;
+    bool is_silent;
+} client;
+
 typedef struct service {
     tt_server *server;
     tt_request_rules rules;
-    size_t on_their_way; /* bytes of answers */
+    size_t on_their_way;      /* bytes of answers */
+    client *longest, *newest; /* silent ones; NULL: none */
+    unsigned clients, most;
 } service;
+
+/* ---- connections -------------------------------------------------------------------- */
+
+static void set_silent(service *of, client *c, bool is_silent)
+{
+    if (c->is_silent && !is_silent) {
+        *(c->before != NULL ? &c->before->after : &of->longest) = c->after;
+        *(c->after != NULL ? &c->after->before : &of->newest) = c->before;
+    } else if (!c->is_silent && is_silent) {
+        c->before = of->newest;
+        c->after = NULL;
+        *(of->newest != NULL ? &of->newest->after : &of->longest) = c;
+        of->newest = c;
+    }
+    c->is_silent = is_silent;
+}
+
+/* Notes a connection that begins or ends.  Where few are left, the one that is silent longest is shut, so
+ * that idle clients keep nobody out. */
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    service *of = cls;
+    client *c = *context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (c != NULL)
+            set_silent(of, c, false);
+        free(c);
+        *context = NULL;
+        of->clients--;
+        return;
+    }
+    of->clients++;
+    if (of->clients + SPARE > of->most && of->longest != NULL) {
+        client *gone = of->longest;
+        set_silent(of, gone, false);
+        (void)shutdown(gone->fd, SHUT_RDWR);
+    }
+    const union MHD_ConnectionInfo *about =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *context = c = about != NULL ? calloc(1, sizeof *c) : NULL;
+    if (c != NULL) { /* else it is never shut early */
+        c->fd = about->connect_fd;
+        set_silent(of, c, true);
+    }
+}
+
+static client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *about =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return about != NULL ? about->socket_context : NULL;
+}
 
 /* ---- answers ------------------------------------------------------------------------ */
 
@@ -67,7 +131,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *to, service *of, tt_an
 {
     const char *accepted = MHD_lookup_connection_value(to, MHD_HEADER_KIND, "Accept-Encoding");
     tt_buf packed = { 0 };
-    bool is_packed = accepted != NULL && strstr(accepted, "gzip") != NULL && answer->body.len > 1024 &&
+    bool is_packed = accepted != NULL && tt_request_takes_gzip(accepted) && answer->body.len > 1024 &&
                      tt_page_gzip(&answer->body, &packed) == TT_OK;
     if (is_packed) {
         tt_buf_free(&answer->body);
@@ -97,31 +161,56 @@ static enum MHD_Result send_answer(struct MHD_Connection *to, service *of, tt_an
     return result;
 }
 
-/* Keeps the path and the query as they came: libmicrohttpd takes them apart. */
-static void *keep_uri(void *cls, const char *uri, struct MHD_Connection *from)
+/* A request until it has been answered. */
+typedef struct incoming {
+    bool has_begun;
+    char uri[]; /* path and query as they came: libmicrohttpd takes them apart */
+} incoming;
+
+static void *begin_request(void *cls, const char *uri, struct MHD_Connection *from)
 {
-    (void)cls, (void)from;
-    return strdup(uri);
+    client *c = client_of(from);
+    if (c != NULL)
+        set_silent(cls, c, false);
+    size_t len = strlen(uri);
+    incoming *made = malloc(sizeof *made + len + 1);
+    if (made != NULL) {
+        made->has_begun = false;
+        memcpy(made->uri, uri, len + 1);
+    }
+    return made;
 }
 
-static void forget_uri(void *cls, struct MHD_Connection *from, void **uri,
-                       enum MHD_RequestTerminationCode why)
+static void end_request(void *cls, struct MHD_Connection *from, void **request,
+                        enum MHD_RequestTerminationCode why)
 {
-    (void)cls, (void)from, (void)why;
-    free(*uri);
-    *uri = NULL;
+    client *c = client_of(from);
+    if (c != NULL && why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        set_silent(cls, c, true);
+    free(*request);
+    *request = NULL;
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const char *url,
                                   const char *method, const char *version, const char *data,
-                                  size_t *data_len, void **uri)
+                                  size_t *data_len, void **begun)
 {
     service *of = cls;
+    incoming *asked = *begun;
     (void)url, (void)version, (void)data;
-    *data_len = 0; /* nothing is uploaded */
-    if (*uri == NULL)
+    if (asked == NULL)
         return MHD_NO;
-    const tt_request request = { method, *uri, MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host"),
+    /* An answer to the headers alone would end the connection: right for one who sends more than that. */
+    bool is_reading = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    if (is_reading && *data_len == 0 && !asked->has_begun) {
+        asked->has_begun = true;
+        return MHD_YES;
+    }
+    if (is_reading && *data_len > 0)
+        return MHD_NO; /* nothing is uploaded */
+    *data_len = 0;
+    const tt_request request = { method, asked->uri,
+                                 MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host"),
                                  MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Origin") };
     tt_question question;
     tt_answer answer = { .status = tt_request_parse(&request, &of->rules, &question),
@@ -141,12 +230,14 @@ static struct MHD_Daemon *start(service *of, const struct addrinfo *address)
     unsigned most = CONNECTIONS;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most + 128)
         most = files.rlim_cur > 256 ? (unsigned)files.rlim_cur - 128 : 128;
+    of->most = most;
     return MHD_start_daemon(MHD_USE_AUTO | (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0), 0, NULL,
                             NULL, on_request, of, MHD_OPTION_SOCK_ADDR, address->ai_addr,
                             MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_CONNECTION_TIMEOUT,
                             (unsigned)SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-                            MHD_OPTION_URI_LOG_CALLBACK, keep_uri, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-                            forget_uri, NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+                            MHD_OPTION_URI_LOG_CALLBACK, begin_request, of, MHD_OPTION_NOTIFY_COMPLETED,
+                            end_request, of, MHD_OPTION_NOTIFY_CONNECTION, on_connection, of,
+                            MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
 }
 
 /* Listens on the port that was given, or on the first free one. */

@@ -46,37 +46,78 @@ static tt_status add_entry(tt_runs *all, const char *path)
     return st;
 }
 
-static tt_status search(tt_runs *all, const char *path, int depth, tt_error *err)
+/* Folders that were searched: a link may lead to one of them. */
+typedef struct visited {
+    struct {
+        dev_t device;
+        ino_t number;
+    } * folders; /* owned */
+    size_t count, cap;
+} visited;
+
+static tt_status visit(visited *all, int fd, bool *is_new)
+{
+    struct stat about;
+    *is_new = true;
+    if (fstat(fd, &about) < 0)
+        return TT_OK;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->folders[i].number == about.st_ino && all->folders[i].device == about.st_dev)
+            *is_new = false;
+    if (!*is_new)
+        return TT_OK;
+    if (tt_grow(&all->folders, &all->cap, all->count + 1, sizeof *all->folders) < 0)
+        return TT_ENOMEM;
+    all->folders[all->count].device = about.st_dev;
+    all->folders[all->count++].number = about.st_ino;
+    return TT_OK;
+}
+
+static tt_status search_inner(tt_runs *all, visited *before, const char *path, const char *name,
+                              int depth, tt_error *err);
+
+static tt_status search(tt_runs *all, visited *before, const char *path, int depth, tt_error *err)
 {
     DIR *folder = opendir(path);
+    bool is_new = true;
     if (folder == NULL) {
         if (depth > 0)
             return TT_OK; /* not ours to read: as if it were not there */
         return tt_fail(err, TT_EIO, "%.150s: %s; give a folder that holds runs", path, strerror(errno));
     }
-    tt_status st = TT_OK;
+    tt_status st = visit(before, dirfd(folder), &is_new);
+    if (st < 0 || !is_new) {
+        (void)closedir(folder);
+        return st;
+    }
     bool is_run = false;
     for (struct dirent *at; !is_run && (at = readdir(folder)) != NULL;)
         is_run = tt_remove_is_tap(at->d_name);
     if (is_run)
         st = add_entry(all, path);
-    rewinddir(folder);
-    for (struct dirent *at; st == TT_OK && !is_run && depth < DEPTH && (at = readdir(folder)) != NULL;) {
-        if (at->d_name[0] == '.' ||
-            (at->d_type != DT_DIR && at->d_type != DT_UNKNOWN && at->d_type != DT_LNK))
-            continue;
-        char *inner = NULL;
-        struct stat about;
-        int len = strcmp(path, ".") == 0 ? asprintf(&inner, "%s", at->d_name)
-                                         : asprintf(&inner, "%s/%s", path, at->d_name);
-        if (len < 0)
-            st = TT_ENOMEM;
-        else if (stat(inner, &about) == 0 && S_ISDIR(about.st_mode))
-            st = search(all, inner, depth + 1, err);
-        if (len >= 0)
-            free(inner);
+    for (int links = 0; st == TT_OK && !is_run && depth < DEPTH && links < 2; links++) {
+        rewinddir(folder); /* links at last, so that a run has its own name */
+        for (struct dirent *at; st == TT_OK && (at = readdir(folder)) != NULL;)
+            if (at->d_name[0] != '.' && (links == 0) == (at->d_type == DT_DIR) &&
+                (at->d_type == DT_DIR || at->d_type == DT_UNKNOWN || at->d_type == DT_LNK))
+                st = search_inner(all, before, path, at->d_name, depth + 1, err);
     }
     (void)closedir(folder);
+    return st;
+}
+
+static tt_status search_inner(tt_runs *all, visited *before, const char *path, const char *name,
+                              int depth, tt_error *err)
+{
+    char *inner = NULL; /* owned */
+    struct stat about;
+    tt_status st = TT_OK;
+    if ((strcmp(path, ".") == 0 ? asprintf(&inner, "%s", name) : asprintf(&inner, "%s/%s", path, name)) <
+        0)
+        return TT_ENOMEM;
+    if (stat(inner, &about) == 0 && S_ISDIR(about.st_mode))
+        st = search(all, before, inner, depth, err);
+    free(inner);
     return st;
 }
 
@@ -91,7 +132,9 @@ static int by_time(const void *a, const void *b)
 tt_status tt_runs_find(const char *folder, tt_runs *out, tt_error *err)
 {
     tt_runs found = { 0 };
-    tt_status st = search(&found, folder, 0, err);
+    visited before = { 0 };
+    tt_status st = search(&found, &before, folder, 0, err);
+    free(before.folders);
     if (st == TT_OK && found.count > 0)
         qsort(found.entries, found.count, sizeof *found.entries, by_time);
     if (st == TT_OK)

@@ -160,3 +160,22 @@ const char *tt_request_refusal(int status)
             return refusals[i].text;
     return "The server has too much to do; try again.\n";
 }
+
+bool tt_request_takes_gzip(const char *accepted)
+{
+    bool takes_any = false;
+    while (*accepted != '\0') {
+        accepted += strspn(accepted, " \t,");
+        size_t len = strcspn(accepted, ",");
+        size_t name = strcspn(accepted, " \t,;");
+        const char *weight = memchr(accepted, ';', len);
+        weight = weight != NULL ? weight + 1 + strspn(weight + 1, " \t") : NULL;
+        bool is_taken =
+            weight == NULL || strncasecmp(weight, "q=", 2) != 0 || strtod(weight + 2, NULL) > 0;
+        if (name == 4 && strncasecmp(accepted, "gzip", name) == 0)
+            return is_taken;
+        takes_any |= name == 1 && *accepted == '*' && is_taken;
+        accepted += len;
+    }
+    return takes_any;
+}

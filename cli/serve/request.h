@@ -40,5 +40,7 @@ typedef struct tt_question {
 /* Returns the status of HTTP: 200, or why the request is refused. */
 int tt_request_parse(const tt_request *request, const tt_request_rules *rules, tt_question *out);
 const char *tt_request_refusal(int status); /* for people */
+/* Does a header Accept-Encoding take gzip?  "gzip;q=0" does not. */
+bool tt_request_takes_gzip(const char *accepted);
 
 #endif

@@ -278,6 +278,10 @@ def test_a_spike_of_one_step_is_in_the_page(chromium: Any, tmp_path: Path) -> No
     page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
     most = page.tab.evaluate("Math.max(...runs[0].numbers.columns.high)")
     assert most == 1000
+    page.tab.evaluate("change({step: 12345})")  # the slider names all steps of its bin
+    first, last = (int(x.replace("\u202f", "")) for x in page.text("#step-value").split(" to "))
+    assert first < last
+    assert first <= 12345 <= last
     page.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import answer
 from served import Served, serve
 
 import tensortap as tt
@@ -188,6 +190,70 @@ def test_many_and_slow_clients_leave_it_alive(server: Served) -> None:
             time.sleep(0.1)
     else:
         pytest.fail("no answer any more")
+
+
+def test_a_connection_stays_open_for_the_next_request(server: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", f"/{server.token}/runs")
+    assert connection.getresponse().read()
+    first = connection.sock
+    for method in ("GET", "HEAD", "GET"):
+        connection.request(method, f"/{server.token}/runs")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200
+        assert connection.sock is first
+    connection.close()
+
+
+def test_idle_connections_shut_nobody_out(server: Served) -> None:
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    try:
+        assert server.ask("runs")[0] == 200  # at once, not after the time that they may be silent
+        kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        kept.request("GET", f"/{server.token}/runs")
+        assert kept.getresponse().read()
+        idle += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+        kept.request("GET", f"/{server.token}/runs")  # the others were silent for longer
+        assert kept.getresponse().status == 200
+        kept.close()
+    finally:
+        for client in idle:
+            client.close()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5", True),
+        ("*", True),
+        ("gzip;q=0", False),
+        ("*;q=0.3, gzip; q=0.0", False),
+        ("identity", False),
+        ("xgzip", False),
+    ],
+)
+def test_an_answer_is_packed_only_for_those_who_take_it(
+    server: Served, accepted: str, packed: bool
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", f"/{server.token}/", headers={"Accept-Encoding": accepted})
+    answer = connection.getresponse()
+    answer.read()
+    assert (answer.getheader("Content-Encoding") == "gzip") == packed
+    connection.close()
+
+
+def test_a_run_is_listed_once_whatever_leads_to_it(tmp_path: Path) -> None:
+    record(tmp_path / "runs" / "one", steps=2)
+    (tmp_path / "runs" / "again").symlink_to(".")
+    (tmp_path / "runs" / "alias").symlink_to("one")
+    (tmp_path / "a-link").symlink_to("runs")
+    listed = answer("ls", "runs", folder=tmp_path)["runs"]
+    assert [one["run"] for one in listed] == ["runs/one"]
+    with serve(tmp_path) as started:
+        assert [one["run"] for one in json.loads(started.ask("runs")[1])["list"]] == ["runs/one"]
 
 
 def test_a_tick_brings_only_what_is_new(tmp_path: Path) -> None:

@@ -142,6 +142,8 @@ def test_a_thousand_runs_are_shown(chromium: Any, tmp_path: Path) -> None:
         page = Opened(chromium, started.address, viewport={"width": 380, "height": 720})
         assert page.tab.locator("#runs tbody tr").count() == 1000
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= 380
+        cells = "[...document.querySelectorAll('#runs tbody tr:first-child td')]"
+        assert page.tab.evaluate(f"{cells}.every((x) => x.getBoundingClientRect().right <= 380)")
         page.tab.fill("#runs input[type=search]", "run777")
         assert page.tab.locator("#runs tbody tr").count() == 1
         page.tab.focus("#runs tbody a")
