@@ -30,6 +30,7 @@
     X(check)           \
     X(top)             \
     X(rm)              \
+    X(examples)        \
     X(help)
 
 typedef enum tt_exit {
@@ -109,9 +110,9 @@ tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t cou
 
 bool tt_call_has(const tt_call *call, const char *option); /* was it given? */
 /* For tt_cmd.run: becomes Python running tensortap.commands.<name of the command>.main(options, words):
- * $TENSORTAP_PYTHON, else the python3 beside this program, else that on PATH.  options is a dict of the
- * texts that were given, with "json" and "has_loss" if they are true.  Returns only if none can be
- * started.  A Python without this very tensortap says so and exits 3. */
+ * $TENSORTAP_PYTHON, else the first Python of list_pythons() that has this very tensortap; if none has it,
+ * that is said, and the exit code is 3.  options is a dict of the texts that were given, with "json" and
+ * "has_loss" if they are true.  Returns only if none can be started. */
 tt_exit tt_python_run(tt_call *call);
 
 #define X(name) extern const tt_cmd tt_cmd_##name;
@@ -119,6 +120,7 @@ TT_COMMANDS(X)
 #undef X
 
 const char *tt_cmd_title(const tt_cmd *cmd); /* "tensortap show" */
+const char *tt_cmd_called_as(void);          /* this program, as the user wrote it: a name or a path */
 /* Prints the message behind the title, and exits with TT_EXIT_USAGE. */
 _Noreturn void tt_cmd_refuse(const tt_cmd *cmd, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

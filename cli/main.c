@@ -59,6 +59,13 @@ static const char *command_name(size_t i)
     return i < COMMANDS ? commands[i]->name : NULL;
 }
 
+static const char *called_as = "tensortap";
+
+const char *tt_cmd_called_as(void)
+{
+    return called_as;
+}
+
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
     tt_call call = { .err = err };
@@ -130,8 +137,10 @@ int main(int argc, char **argv)
     if (atexit(close_output) != 0)
         return TT_EXIT_FAILED;
     char self[] = "tensortap";
-    if (argc > 0)
+    if (argc > 0) {
+        called_as = argv[0];
         argv[0] = self;
+    }
     tt_call call = { .cmd = &program };
     tt_arguments_parse(&call, argc, argv);
     if (call.count == 0) {

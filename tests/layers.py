@@ -73,7 +73,12 @@ PACKAGES = {
     "commands": {"models", "display", "files", "blackbox", "runs", *FRONT_ENDS},
 }
 OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use
-TOP = {"__init__.py", "_core.pyi", "py.typed"}  # files of python/tensortap in no package
+TOP = {
+    "__init__.py",
+    "__main__.py",
+    "_core.pyi",
+    "py.typed",
+}  # files of python/tensortap in no package
 
 MOST_FILES = 30  # in a folder under python/
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -202,6 +203,18 @@ static tt_status list_folder(tt_run *run, tt_error *err)
     return st;
 }
 
+/* Is there nothing in any file, and no writer that may still write? */
+static bool is_empty(const tt_run *run)
+{
+    for (int32_t i = 0; i < run->count; i++)
+        if (run->taps[i]->scan.size > 0 ||
+            (flock(run->taps[i]->fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK))
+            return false;
+    for (int32_t i = 0; i < run->count; i++)
+        (void)flock(run->taps[i]->fd, LOCK_UN);
+    return true;
+}
+
 tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
 {
     if (err != NULL)
@@ -233,6 +246,9 @@ tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
             rank = 0;
         st = add_tap(run, path, rank, child, err);
     }
+    if (st == TT_OK && is_empty(run))
+        st = tt_fail(err, TT_EFORMAT, "%.150s: %s is empty: nothing was recorded", path,
+                     run->count > 1 ? "every file" : "the file");
 out:
     if (st == TT_OK)
         *out = run;

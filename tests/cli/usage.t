@@ -26,6 +26,7 @@ Commands:
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
+  examples [FOLDER]         write the programs that the documents use
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today
@@ -57,6 +58,7 @@ Commands:
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
+  examples [FOLDER]         write the programs that the documents use
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today
@@ -86,6 +88,7 @@ Commands:
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
+  examples [FOLDER]         write the programs that the documents use
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today

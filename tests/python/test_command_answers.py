@@ -329,3 +329,14 @@ def test_a_tensor_without_finite_values_has_no_range(tmp_path: Path) -> None:
     assert lines[1] == "born in the forward pass; nothing was recorded before it in this step"
     (row,) = (line for line in lines if line.startswith("here"))
     assert row.split() == ["here", "activation/mask", "1", "f32[3]", "3", "-Inf"]
+
+
+def test_examples_are_written_and_never_overwritten(tmp_path: Path) -> None:
+    ours = sorted(path.name for path in (Path(__file__).parents[2] / "examples").glob("*.py"))
+    done = tensortap("examples", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "examples").iterdir()) == ours
+    (tmp_path / "examples" / ours[0]).write_text("mine")
+    (tmp_path / "examples" / ours[1]).unlink()
+    assert tensortap("examples", "examples", folder=tmp_path).stdout.startswith("1 program written")
+    assert (tmp_path / "examples" / ours[0]).read_text() == "mine"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import venv
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,7 @@ STRICT = TRAIN.replace(
 )
 STRICT = STRICT.replace("torch.ones(3, 4)", "torch.ones(3, 4) / (2 - step)")
 
+USUAL = "/usr/bin:/bin"  # a path without the program
 NO_TORCH = "tensortap: nothing recorded: this process did not import torch\n"
 
 SEVERAL = """
@@ -577,6 +580,42 @@ def test_a_python_without_the_same_tensortap_is_named(tmp_path: Path, text: str)
     assert done.stderr.count("\n") == 1
     assert "not this one" in done.stderr
     assert "TENSORTAP_PYTHON" in done.stderr
+
+
+def run_by_name(folder: Path, active: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in an active environment, the program by its name and not by its path."""
+    return subprocess.run(
+        ["tensortap", "run", script],
+        executable=PROGRAM,
+        cwd=folder,
+        env={"PATH": USUAL, "VIRTUAL_ENV": str(active)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_active_environment_runs_the_program_if_it_has_tensortap(tmp_path: Path) -> None:
+    script = write(tmp_path, "import sys; print(sys.prefix); import nowhere")
+    active = tmp_path / "env"
+    venv.create(active)
+    done = run_by_name(tmp_path, active, script)
+    assert done.stdout == f"{sys.prefix}\n"  # that of the program itself
+    assert f"{active}/bin/python3 does not have tensortap {tt.__version__}" in done.stderr
+    assert ("which has no module 'nowhere'; to use " in done.stderr) == bool(
+        shutil.which("python3", path=USUAL)
+    )
+    site = next(active.glob("lib/python*/site-packages"))
+    (site / "ours.pth").write_text(os.path.dirname(os.path.dirname(tt.__file__)))
+    done = run_by_name(tmp_path, active, script)
+    assert done.stdout == f"{active}\n"
+    assert "does not have" not in done.stderr
+
+
+def test_python_m_tensortap_is_the_program_with_that_python(tmp_path: Path) -> None:
+    script = write(tmp_path, "import sys; print(sys.executable)")
+    done = python("-m", "tensortap", "run", script, folder=tmp_path)
+    assert done.stdout == f"{sys.executable}\n", done.stderr
 
 
 def test_a_script_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

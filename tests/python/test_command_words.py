@@ -32,7 +32,7 @@ COMMANDS = [
     "report",
     "serve",
 ]
-COMMANDS += ["export", "graph", "check", "top", "rm", "help"]
+COMMANDS += ["export", "graph", "check", "top", "rm", "examples", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 

@@ -48,6 +48,38 @@ def test_a_notebook_shows_the_verdict_and_the_curves(run: tt.Run) -> None:
     assert "a<b" not in shown
 
 
+def test_a_notebook_shows_the_curve_of_a_loss_that_was_not_logged(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(9):
+            run.tensor("loss/train.py:34", np.array(1 / (step + 1), np.float32))
+            run.tensor("activation/fc", np.ones(3, np.float32))
+            run.step()
+    opened = tt.open(tmp_path / "run")
+    assert opened._repr_html_().count("<polyline") == 1
+    assert list(opened.series("loss")[1]) == list(opened.series("loss/train.py:34")[1])
+    with tt.record(tmp_path / "two") as run:
+        for name in ("loss/train.py:34", "loss/train.py:38"):
+            run.tensor(name, np.array(0.5, np.float32))
+    with pytest.raises(KeyError, match=r"did you mean 'loss/train.py:34' or 'loss/train.py:38'"):
+        tt.open(tmp_path / "two").series("loss")
+
+
+def test_plot_says_how_many_sites_it_draws(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(3):
+            for i in range(12):
+                run.log(f"x{i}", step)
+            run.step()
+    opened = tt.open(tmp_path / "run")
+    assert "x*: rms (the first 8 of 12 sites)" in opened.plot("x*").svg
+    assert "the first" not in opened.plot("x1*").svg
+
+
+def test_the_deviation_of_one_element_is_left_out() -> None:
+    assert repr(tt.stats(np.ones(1, np.float32))) == "Stats(float32[1], min=1, max=1, mean=1)"
+    assert "std=0" in repr(tt.stats(np.ones(2, np.float32)))
+
+
 def test_plot_draws_every_value_and_marks_what_is_not_finite(run: tt.Run, tmp_path: Path) -> None:
     chart = run.plot("train/loss")
     drawing = ElementTree.fromstring(chart.svg)

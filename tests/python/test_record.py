@@ -17,6 +17,7 @@ from commands import answer, tensortap
 from programs import forked
 
 import tensortap as tt
+from tensortap.runs.program import masked
 
 
 @pytest.fixture
@@ -289,6 +290,15 @@ def test_the_commit_is_the_one_that_git_names(tmp_path: Path) -> None:
         ("--use-auth --lr 1", "--use-auth --lr 1"),
         ("--tokenizer x --max-tokens=9 --key-dim 8", "--tokenizer x --max-tokens=9 --key-dim 8"),
         ("key x", "key x"),
+        ("--db-pass x --pw=y --bypass 3", "--db-pass *** --pw=*** --bypass 3"),
+        ("--openai-api-key-2 x", "--openai-api-key-2 ***"),
+        ("postgres://me:s3cret@host/db git@host:a", "postgres://me:***@host/db git@host:a"),
+        ("https://host/?token=s3cret&lr=1", "https://host/?token=***&lr=1"),
+        ("hf_AbCdEf123 sk-proj-Ab12cd34", "hf_*** sk-***"),
+        ("ghp_AbCdEf123 AKIAIOSFODNN7EXAMPLE", "ghp_*** AKIA***"),
+        ("hf_model sk-learn-model", "hf_model sk-learn-model"),
+        ("--set={'wandb.api_key':'s3cret','lr':1}", "--set={'wandb.api_key':'***','lr':1}"),
+        ("Authorization:Basic", "Authorization:***"),
     ],
 )
 def test_values_of_options_named_like_secrets_are_masked(
@@ -298,6 +308,12 @@ def test_values_of_options_named_like_secrets_are_masked(
     with tt.record(folder):
         pass
     assert tt.open(folder).info["argv"] == ["train.py", *kept.split()]
+
+
+def test_a_header_keeps_its_name_and_loses_its_secret() -> None:
+    given = ["-H", "Authorization: Bearer abc.def", "-H", "authorization: Basic abc", "bearer x y"]
+    kept = ["-H", "Authorization: Bearer ***", "-H", "authorization: ***", "bearer *** y"]
+    assert masked(given) == kept
 
 
 def test_private_runs_tell_neither_host_nor_arguments_nor_commit(

@@ -318,7 +318,8 @@ def test_mistakes_are_told_with_the_exit_codes_of_all_commands(tmp_path: Path) -
     (tmp_path / "empty.txt").write_text("")
     out = str(tmp_path / "g.svg")
     assert program("graph").returncode == 2
-    assert program("graph", "--trace-file", str(tmp_path / "no.txt"), "--out", out).returncode == 2
+    assert program("graph", "--trace-file", str(tmp_path / "no.txt"), "--out", out).returncode == 3
+    assert program("graph", str(tmp_path / "nowhere"), "--out", out).returncode == 3
     assert program("graph", "r", "--color", "colour", "--out", out).returncode == 2
     (tmp_path / "t.txt").write_text("a.b")
     done = program("graph", "--trace-file", str(tmp_path / "t.txt"), "--out", str(tmp_path / "g.x"))

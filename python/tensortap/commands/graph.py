@@ -18,8 +18,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         text = error.args[0] if isinstance(error, KeyError) else error
         print(f"tensortap: {text}", file=sys.stderr)
-        is_usage = isinstance(error, (KeyError, FileNotFoundError, Unusable))
-        raise SystemExit(2 if is_usage else 3) from None
+        raise SystemExit(2 if isinstance(error, (KeyError, Unusable)) else 3) from None
 
 
 class Unusable(ValueError):

@@ -14,6 +14,7 @@ import itertools
 import os
 import resource
 import runpy
+import shutil
 import signal
 import sys
 import types
@@ -374,8 +375,21 @@ def supervise(
     except BaseException as error:
         show_traceback()
         finish(error)
+        if isinstance(error, ModuleNotFoundError):
+            advise(error.name)
         raise SystemExit(1) from None  # not sys.exit, which may be the program's
     finish(None)
+
+
+def advise(module: str | None) -> None:
+    """Print which Python ran, if it is not the one that the user calls python3."""
+    usual = shutil.which("python3")
+    if usual and os.path.dirname(usual) != os.path.dirname(sys.executable):
+        print(
+            f"tensortap: this was {sys.executable}, which has no module '{module}'; to use {usual},"
+            " install tensortap there and start 'python3 -m tensortap run ...'",
+            file=sys.stderr,
+        )
 
 
 def show_traceback() -> None:

@@ -98,6 +98,7 @@ def suggest(name: str, names: list[str]) -> str:
     """Name what may have been meant."""
     near = difflib.get_close_matches(name, names, 3, 0.6)
     near += [other for other in names if other.endswith(f"/{name}") and other not in near]
+    near += [other for other in names if other.startswith(f"{name}/") and other not in near]
     if near:
         return f"; did you mean {' or '.join(repr(other) for other in near[:3])}?"
     return "; names() gives all" if names else "; nothing was recorded"

@@ -64,9 +64,9 @@ def summary(run: Run, reader: _core.RunReader) -> str:
         findings: list[dict[str, Any]] = json.loads(reader.verdict(run.state))
         items = "".join(_finding(one) for one in sorted(findings, key=lambda one: -one["weight"]))
         names = sorted(run.names(), key=lambda name: "loss" not in name.lower())
-        numbers = (name for name in names if _is_number(reader, name))
-        some = itertools.islice(numbers, MOST_CURVES)
-        curves = "".join(draw(name, _lines(run, name, "value")) for name in some)
+        fields = ((name, _curve(reader, name)) for name in names)
+        some = itertools.islice(((name, field) for name, field in fields if field), MOST_CURVES)
+        curves = "".join(draw(name, _lines(run, name, field)) for name, field in some)
     except ValueError as damage:
         return f"<p>{_text(str(damage))}</p>"
     return f"<div>{items}</div><div>{curves}</div>"
@@ -75,19 +75,25 @@ def summary(run: Run, reader: _core.RunReader) -> str:
 def plot(run: Run, reader: _core.RunReader, pattern: str, field: str) -> Plot:
     """Draw a field of the sites that match."""
     lines: list[Line] = []
-    for name in run.names(pattern):
+    names = run.names(pattern)
+    drawn = 0
+    for name in names:
+        drawn += 1
+        wanted = "value" if field == "rms" and _curve(reader, name) == "value" else field
+        lines += _lines(run, name, wanted)
         if len(lines) >= MOST_LINES:
             break
-        wanted = "value" if field == "rms" and _is_number(reader, name) else field
-        lines += _lines(run, name, wanted)
     if not lines:
         raise KeyError(f"no site that matches {pattern!r} has the field {field!r}")
-    return Plot(f"{pattern}: {field}", lines[:MOST_LINES])
+    part = f" (the first {drawn} of {len(names)} sites)" if drawn < len(names) else ""
+    return Plot(f"{pattern}: {field}{part}", lines[:MOST_LINES])
 
 
-def _is_number(reader: _core.RunReader, name: str) -> bool:
-    """Return whether the latest point of a site is a number that was logged."""
-    return bool(arrays.latest(reader, name)[6] & arrays.SCALAR)
+def _curve(reader: _core.RunReader, name: str) -> str | None:
+    """Return the field that is one number a step: of a logged number, of a loss; else None."""
+    if arrays.latest(reader, name)[6] & arrays.SCALAR:
+        return "value"
+    return "mean" if name.startswith("loss/") else None
 
 
 def _lines(run: Run, name: str, field: str) -> list[Line]:

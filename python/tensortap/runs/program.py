@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,25 @@ if TYPE_CHECKING:
 
 MASK = "***"  # in place of a secret
 #: Endings of the names of options whose values are kept out of the run, and words in them.
-SECRET_ENDINGS = ("key", "token", "pwd", "passphrase", "credential", "credentials", "auth")
-SECRET_WORDS = ("password", "passwd", "secret")
+SECRET_ENDINGS = ("key", "token", "pwd", "pw", "pass", "credential", "credentials", "auth")
+SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "apikey")
+OPTION = re.compile(r"[\w.-]+")
+#: Secrets in a text, whatever its option is called; the first group stays.
+SECRETS = re.compile(
+    r"((?i:\bAuthorization\s*:\s*(?:Bearer\s+)?))\S.*"
+    r"|((?i:\bBearer\s+))\S+"
+    r"|(\w://[^\s/@:]*:)[^\s@]+(?=@)"  # https://user:password@host
+    r"|\b(hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|AIza)"
+    r"(?=[a-z_-]*[A-Z0-9])[\w-]{6,}"  # as they begin; a word in small letters is none
+)
+#: name=value or "name": "value" inside a text, such as the query of a URL.
+NAMED = re.compile(r"""([A-Za-z_][\w.-]*)(["']?\s*(?:=|:(?!//))\s*["']?)([^\s"',;&}]+)""")
 
 
 def command() -> dict[str, Any]:
     """Return the command, its folder and a hash of its file; {} in a notebook, or if private.
 
-    Values of options whose names look like those of secrets are masked.
+    Secrets in it are masked.
     """
     main = sys.modules.get("__main__")
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -39,8 +51,10 @@ def command() -> dict[str, Any]:
 
 
 def hash_of(path: str) -> str | None:
-    """Return a hash of a file; None: it cannot be read."""
+    """Return a hash of a file; None: it cannot be read, or is none (a pipe would never end)."""
     try:
+        if not os.path.isfile(path):
+            return None
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
@@ -65,23 +79,31 @@ def is_private() -> bool:
 
 
 def masked(arguments: list[str]) -> list[str]:
-    """Replace the values of options whose names look like those of secrets."""
+    """Replace values of options whose names look like those of secrets, and what looks like one."""
     out: list[str] = []
     is_value = False  # of the secret before
     for one in map(str, arguments):
         name, equals, _ = one.partition("=")
-        is_secret = _is_secret(name)
+        is_secret = OPTION.fullmatch(name) is not None and _is_secret(name)
         if is_value and not one.startswith("-"):
             out.append(MASK)
         else:
-            out.append(f"{name}={MASK}" if is_secret and equals else one)
+            out.append(f"{name}={MASK}" if is_secret and equals else _without_secrets(one))
         is_value = is_secret and not equals and one.startswith("-")
     return out
 
 
+def _without_secrets(text: str) -> str:
+    text = SECRETS.sub(lambda found: "".join(filter(None, found.groups())) + MASK, text)
+    return NAMED.sub(
+        lambda found: f"{found[1]}{found[2]}{MASK}" if _is_secret(found[1]) else found[0], text
+    )
+
+
 def _is_secret(name: str) -> bool:
-    name = name.lower()
-    return name.endswith(SECRET_ENDINGS) or any(word in name for word in SECRET_WORDS)
+    name = re.sub(r"[-_.]", "", name.lower())
+    is_ending = name.endswith(SECRET_ENDINGS) and not name.endswith("bypass")
+    return is_ending or any(word in name for word in SECRET_WORDS)
 
 
 def cwd() -> str:

@@ -250,7 +250,8 @@ class Run:
         """Return one field over all steps as two arrays, of all ranks or one.
 
         *field*: for tensors any of the statistics ("mean" if not given), for numbers "value";
-        also "time", "call", "phase", "thread".  Ranks are joined by step: a step that two
+        also "time", "call", "phase", "thread".  "loss" is the loss of the run, if it has one
+        alone.  Ranks are joined by step: a step that two
         ranks recorded appears twice.  Where NumPy is not installed, the arrays are `array.array`.
         """
         site = self._site(name)
@@ -344,7 +345,8 @@ class Run:
         """Draw a field of a few sites over the steps.
 
         Args:
-            pattern: Names of sites; `*` matches any characters. At most eight are drawn.
+            pattern: Names of sites; `*` matches any characters. At most eight lines are drawn;
+                the title says if there are more.
             field: What to draw, as for `series`; of logged numbers their value.
 
         Returns:
@@ -402,6 +404,8 @@ class Run:
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, not {name!r}")
         site = self._reader.find(name)
+        if site < 0 and name == "loss" and len(losses := self.names("loss/*")) == 1:
+            site = self._reader.find(losses[0])  # named after its line: loss/train.py:34
         if site < 0:
             raise KeyError(
                 f"the run has no {name!r}{describe.suggest(name, self._reader.names('*'))}"
