@@ -92,6 +92,42 @@ def unnamed(tmp_path_factory: pytest.TempPathFactory) -> Done:
     return folder, done
 
 
+#: A model as Lightning has them: its own forward is never called.  It calls a part while it is made.
+PARTS = """
+import torch
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+        width = self.encoder(torch.zeros(1, 4)).shape[1]
+        self.decoder = torch.nn.Sequential(torch.nn.Linear(width, 4))
+
+    def training_step(self, x):
+        return self.decoder(self.encoder(x)).square().mean()
+
+model = Pair()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model.training_step(torch.ones(2, 4)).backward()
+    optimizer.step()
+print(*sorted(model.state_dict()))
+"""
+
+
+def test_parts_of_a_model_that_is_never_called_have_their_names_in_it(tmp_path: Path) -> None:
+    script = write(tmp_path, PARTS)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    parameters = [name.removeprefix("parameter/") for name in run.names("parameter/*")]
+    assert sorted(parameters) == done.stdout.split()
+    outputs = {"encoder", "encoder.0", "encoder.1", "decoder", "decoder.0"}
+    assert set(run.names("activation/*")) == {f"activation/{name}" for name in outputs}
+    assert list(run.steps) == [0, 1, 2]
+
+
 def test_a_training_is_recorded_from_its_first_step_and_computes_the_same(
     tmp_path: Path, plain_output: str
 ) -> None:

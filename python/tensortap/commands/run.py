@@ -26,7 +26,7 @@ import tensortap
 from tensortap import _core
 from tensortap.files.imports import when_imported
 from tensortap.models import living
-from tensortap.models.modules import inside, is_compiled, unwrapped
+from tensortap.models.modules import inside, unwrapped
 from tensortap.models.unseen import unseen
 from tensortap.runs import optimizers
 from tensortap.runs.record import Recording, check_place
@@ -107,25 +107,27 @@ class Watcher(optimizers.Listener):
     def _called(self, module: Any) -> None:
         """Watch a module that is about to run in training, unless it is part of a watched one."""
         try:
+            if is_under_construction():
+                return  # its model is not complete: a later call announces it
             if os.getpid() == self.pid and not self._covers(module.parameters()):
-                self._watch(self._compiled_around(module) or module)
+                self._watch(self._largest_around(module))
         except Exception as error:
             self._give_up(error)
         _core._announce(module, None)  # last: the watch must see this call too
 
-    def _compiled_around(self, module: Any) -> Any:
-        """Return the largest module around this one that `Module.compile` compiled, or None.
+    def _largest_around(self, module: Any) -> Any:
+        """Return the largest module that contains this one and no watched model.
 
-        Its own call was not announced: torch calls the compiled function instead.
+        Its own call may never be announced: torch calls a compiled function instead, or the
+        program calls its parts, as in Lightning's `training_step`.
         """
-        if "torch._dynamo" not in sys.modules:
-            return None
-        around = [
-            one
-            for one in living.modules()
-            if inside(one) is None and is_compiled(one) and module in one.modules()
-        ]
-        return next(iter(living.roots(around)), None)
+        models = {id(model()) for model in self.models}
+        around = []
+        for one in living.modules():
+            parts = {id(part) for part in one.modules()}
+            if inside(one) is None and id(module) in parts and parts.isdisjoint(models):
+                around.append(one)
+        return next(iter(living.roots(around)), module)
 
     def _covers(self, parameters: Iterable[Any]) -> bool:
         """Return whether all belong to watched models; an id alone may be that of a freed one."""
@@ -204,6 +206,21 @@ class Watcher(optimizers.Listener):
             print(f"tensortap: watching took {share(cost)} of the time", file=sys.stderr)
             if is_by_forwards:
                 print(f"tensortap: {NO_OPTIMIZER}", file=sys.stderr)
+
+
+def is_under_construction() -> bool:
+    """Return whether a module calls a part of itself in its `__init__`, to learn a shape."""
+    from torch.nn import Module
+
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__init__" and code.co_argcount > 0:
+            made = frame.f_locals.get(code.co_varnames[0])
+            if isinstance(made, Module):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
