@@ -15,13 +15,14 @@ static struct {
     tt_range steps;
 } args = { .steps = TT_RANGE_ALL };
 
-enum { STEP, CALL, VALUE, MIN, MAX, MEAN, STD, RMS, L1, ZEROS, NANS, INFS, REMARK, COLUMNS };
-static const char *const titles[COLUMNS] = { "STEP", "CALL", "VALUE", "MIN", "MAX", "MEAN", "STD",
-                                             "RMS",  "L1",   "ZEROS", "NAN", "INF", "" };
+enum { STEP, CALL, TYPE, VALUE, MIN, MAX, MEAN, STD, RMS, L1, ZEROS, NANS, INFS, REMARK, COLUMNS };
+static const char *const titles[COLUMNS] = { "STEP", "CALL", "TYPE", "VALUE", "MIN", "MAX", "MEAN",
+                                             "STD",  "RMS",  "L1",   "ZEROS", "NAN", "INF", "" };
 
 /* Which columns of a site have cells: those without are not drawn. */
 typedef struct layout {
     bool is_scalar, is_wide;
+    bool has_types; /* points differ in type or shape: each has its own */
 } layout;
 
 static void add_point(tt_table *table, const tt_point *p, layout how)
@@ -32,6 +33,7 @@ static void add_point(tt_table *table, const tt_point *p, layout how)
                          (double)s->zeros, (double)s->nan,  (double)(s->posinf + s->neginf) };
     tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
     tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%u", p->call));
+    tt_table_cell(table, TT_MOOD_TYPE, how.has_types ? tt_screen_type(p, true) : "");
     tt_table_cell(table, TT_MOOD_PLAIN, how.is_scalar ? tt_screen_number(p->scalar) : "");
     for (size_t c = MIN; c < REMARK; c++) {
         double value = x[c - MIN];
@@ -58,26 +60,38 @@ static void add_gap(tt_table *table)
         tt_table_cell(table, TT_MOOD_FAINT, "");
 }
 
+static bool has_same_type(const tt_point *a, const tt_point *b)
+{
+    return a->stats.dtype == b->stats.dtype && a->ndim == b->ndim &&
+           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+}
+
 /* Prints the points that are in the range; they need not be in order. */
 static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t most, int64_t *printed,
                             tt_error *err)
 {
     int64_t points = (int64_t)tt_run_points(run, file, site), wanted = 0, seen = 0;
     tt_point p, latest;
+    bool has_types = false;
     tt_status st = tt_run_point(run, file, site, -1, &latest, err);
     for (int64_t i = 0; st == TT_OK && i < points; i++) {
         st = tt_run_point(run, file, site, i, &p, err);
-        wanted += st == TT_OK && tt_range_has(&args.steps, p.step);
+        if (st < 0 || !tt_range_has(&args.steps, p.step))
+            continue;
+        has_types = has_types || (wanted > 0 && !has_same_type(&p, &latest));
+        latest = p;
+        wanted++;
     }
     if (st < 0 || wanted == 0)
         return st;
     const int32_t wide = tt_terminal.style.columns, rank = tt_overview_rank(run, file);
     const layout how = { .is_scalar = (latest.products & TT_PRODUCT_STATS) == 0,
-                         .is_wide = wide == 0 || wide >= NARROW };
+                         .is_wide = wide == 0 || wide >= NARROW,
+                         .has_types = has_types };
     if (*printed > 0)
         putchar('\n');
     tt_screen_say(TT_MOOD_PLAIN, "%s  ", tt_run_site_name(run, site));
-    tt_screen_say(TT_MOOD_TYPE, "%s", tt_screen_type(&latest, false));
+    tt_screen_say(TT_MOOD_TYPE, "%s", has_types ? "types differ" : tt_screen_type(&latest, false));
     if (rank >= 0)
         printf("  rank %d", (int)rank);
     putchar('\n');

@@ -340,3 +340,16 @@ def test_examples_are_written_and_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "examples" / ours[1]).unlink()
     assert tensortap("examples", "examples", folder=tmp_path).stdout.startswith("1 program written")
     assert (tmp_path / "examples" / ours[0]).read_text() == "mine"
+
+
+def test_points_of_other_shapes_have_their_own_in_stats(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for rows in (16, 16, 1):
+            run.tensor("x", torch.ones(rows, 4))
+            run.step()
+    text = tensortap("stats", "run", "x", folder=tmp_path).stdout.splitlines()
+    assert text[0] == "x  types differ"
+    assert text[1].split()[:3] == ["STEP", "CALL", "TYPE"]
+    assert [line.split()[2] for line in text[2:5]] == ["f32[16,4]", "f32[16,4]", "f32[1,4]"]
+    text = tensortap("stats", "run", "x", "--step", "0:1", folder=tmp_path).stdout.splitlines()
+    assert text[0] == "x  float32[16, 4]"
