@@ -670,7 +670,7 @@ def test_a_trainer_is_stopped_in_its_own_way(
     bad = 10
     if library == "transformers":
         transformers = pytest.importorskip("transformers")
-        from tensortap.findings.trainers import TransformersCallback
+        from tensortap.findings.trainers import TransformersRecorder
 
         class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
             def __init__(self) -> None:
@@ -686,13 +686,13 @@ def test_a_trainer_is_stopped_in_its_own_way(
             "out", max_steps=40, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True
         )
         trainer = transformers.Trainer(
-            Model(), arguments, train_dataset=data, callbacks=[TransformersCallback("run")]
+            Model(), arguments, train_dataset=data, callbacks=[TransformersRecorder("run")]
         )
         trainer.train()
         steps = trainer.state.global_step
     else:
         lightning = pytest.importorskip("lightning.pytorch")
-        from tensortap.findings.trainers import LightningCallback
+        from tensortap.findings.trainers import LightningRecorder
 
         class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
             def __init__(self) -> None:
@@ -713,7 +713,7 @@ def test_a_trainer_is_stopped_in_its_own_way(
             enable_progress_bar=False,
             enable_model_summary=False,
             accelerator="cpu",
-            callbacks=[LightningCallback("run")],
+            callbacks=[LightningRecorder("run")],
         )
         trainer.fit(Module(), torch.utils.data.DataLoader(data, 8))
         steps = trainer.global_step

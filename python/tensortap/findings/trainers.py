@@ -1,7 +1,7 @@
 """The rules of health in other people's training loops: transformers and Lightning.
 
-    Trainer(..., callbacks=[TransformersCallback("runs/today")])
-    lightning.Trainer(..., callbacks=[LightningCallback("runs/today")])
+    Trainer(..., callbacks=[TransformersRecorder("runs/today")])
+    lightning.Trainer(..., callbacks=[LightningRecorder("runs/today")])
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -43,4 +43,4 @@ class _Recorded(trainers.Follower):
     training_failed = training_ended
 
 
-__getattr__ = trainers.made_later(__name__, _Recorded)
+__getattr__ = trainers.made_later(__name__, _Recorded, "Recorder")

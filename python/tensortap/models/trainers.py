@@ -102,17 +102,21 @@ def _lightning() -> type:
     return Callback
 
 
-LIBRARIES = {"TransformersCallback": _transformers, "LightningCallback": _lightning}
+LIBRARIES = {"Transformers": _transformers, "Lightning": _lightning}
 
 
-def made_later(module: str, follower: type[Follower]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that makes the callbacks of *follower* later."""
+def made_later(module: str, follower: type[Follower], noun: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that makes the callbacks of *follower* later.
+
+    They are called by their library and *noun*: `TransformersCallback`.
+    """
 
     def get(name: str) -> Any:
-        if name not in LIBRARIES:
+        library = LIBRARIES.get(name.removesuffix(noun)) if name.endswith(noun) else None
+        if library is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         facts = {"__module__": module, "__doc__": follower.__doc__}
-        made = type(name, (follower, LIBRARIES[name]()), facts)
+        made = type(name, (follower, library()), facts)
         setattr(sys.modules[module], name, made)
         return made
 

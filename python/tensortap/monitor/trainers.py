@@ -79,4 +79,4 @@ class _Monitored(trainers.Follower):
             self._log(self.monitor.current_step, metrics)
 
 
-__getattr__ = trainers.made_later(__name__, _Monitored)
+__getattr__ = trainers.made_later(__name__, _Monitored, "Callback")
