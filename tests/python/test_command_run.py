@@ -92,7 +92,7 @@ def unnamed(tmp_path_factory: pytest.TempPathFactory) -> Done:
     return folder, done
 
 
-#: A model as Lightning has them: its own forward is never called.  It calls a part while it is made.
+#: A model as in Lightning: its own forward is never called.  Its __init__ calls a part.
 PARTS = """
 import torch
 
