@@ -71,7 +71,7 @@ static PyMethodDef functions[] = {
       "Prepare watched modules, from now on, to be traced by torch.compile." },
     { "_begins_whole", FAST(calls_begins_whole),
       "_begins_whole(code)\n--\n\nDoes Dynamo trace a whole watched model, in a frame with this code?" },
-    { "_place", FAST(calls_place_number),
+    { "_place", FAST(calls_probe_number),
       "Return the slot of a tensor that a module returns or gets; -1: there are too many." },
     { "_probe_register", FAST(probe_register),
       "Register the kernels of tensortap::probe_v1 through torch's C interface; False if it has none." },

@@ -181,7 +181,7 @@ def _set_traced_call(
     listen: Callable[[], list[Any] | None],
     make_slots: Callable[[int], tuple[Any, bool]],
     make_forward: Callable[[Any], Any],
-    put_tensor: Callable[[Any, str, bytearray, str, tuple[int, ...]], Any],
+    make_tensor: Callable[[bytearray, str, tuple[int, ...]], Any],
     /,
 ) -> None: ...
 def _dynamo_imported() -> None: ...
@@ -235,6 +235,7 @@ class ModuleConsumer(_Consumer):
         before: Callable[[ModuleEvent], object] | None = None,
         after: Callable[[ModuleEvent], object] | None = None,
         *,
+        tensor: Callable[[str, Any], object] | None = None,
         times: bool = False,
         depth: bool = False,
         errors: bool = False,

@@ -24,6 +24,7 @@ struct tt_buf; /* of tensortap_tools.h */
     X(calls_hidden)         \
     X(calls_event)          \
     X(calls_consumer)       \
+    X(calls_gradient_hook)  \
     X(runs_recorder)        \
     X(runs_reader)          \
     X(runs_watch)           \

@@ -14,6 +14,7 @@
 #include "base/frame.h"
 #include "binding/state.h"
 #include "calls/source.h"
+#include "tensor/walk.h"
 
 /* ---- the stack ----------------------------------------------------------- */
 
@@ -131,13 +132,138 @@ static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_
     };
 }
 
-/* The consumer may remove itself, and with it its last reference. */
+/* ---- the tensors of a call -------------------------------------------------- */
+
+typedef struct found_tensor {
+    PyObject *tensor; /* owned */
+    const calls_path *path;
+} found_tensor;
+
+/* The tensors that one call takes or returns, found once for all its consumers. */
+typedef struct found_tensors {
+    binding_state *state;
+    calls_cache *known; /* of the tap */
+    calls_role role;
+    found_tensor *all; /* owned unless it is `few` */
+    size_t count, cap;
+    found_tensor few[4];
+} found_tensors;
+
+/* The path that a walk over this module's tensors has met. */
+typedef struct known_path {
+    calls_cached cached; /* the walk's hash */
+    const calls_path *path;
+} known_path;
+
+/* NULL with an exception. */
+static const calls_path *path_at(const found_tensors *found, const tensor_place *at)
+{
+    known_path *known = calls_cache_find(found->known, at->hash);
+    if (known != NULL)
+        return known->path;
+    PyObject *none = PyUnicode_FromString("");                             /* owned */
+    PyObject *text = none != NULL ? tensor_place_name(none, at) : NULL;    /* owned */
+    const calls_path *path = NULL;
+    if (text != NULL)
+        path = calls_path_of(&found->state->calls->paths, found->role, text);
+    if (path != NULL && (known = PyMem_Malloc(sizeof *known)) != NULL) {
+        *known = (known_path){ .cached = { at->hash }, .path = path };
+        if (!calls_cache_add(found->known, &known->cached))
+            PyMem_Free(known); /* it is found again, the long way */
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(none);
+    return path;
+}
+
+static int found_one(void *context, PyObject *tensor, const tensor_place *at)
+{
+    found_tensors *found = context;
+    const calls_path *path = path_at(found, at);
+    if (path == NULL)
+        return -1;
+    if (found->count == found->cap) {
+        found_tensor *grown = PyMem_Malloc(2 * found->cap * sizeof *grown);
+        if (grown == NULL)
+            return 0;
+        memcpy(grown, found->all, found->count * sizeof *grown);
+        if (found->all != found->few)
+            PyMem_Free(found->all);
+        found->all = grown;
+        found->cap *= 2;
+    }
+    found->all[found->count++] = (found_tensor){ Py_NewRef(tensor), path };
+    return 0;
+}
+
+static void found_begin(found_tensors *found, binding_state *state, calls_tap *tap, calls_role role)
+{
+    found->state = state;
+    found->role = role;
+    found->known = &tap->found[role];
+    found->all = found->few;
+    found->count = 0;
+    found->cap = sizeof found->few / sizeof *found->few;
+}
+
+/* Adds the tensors of a value; NULL: none.  Code of the program may have failed: then some are missing. */
+static void found_add(found_tensors *found, PyObject *value)
+{
+    if (value != NULL && tensor_walk(&found->state->torch, value, found_one, found) < 0)
+        PyErr_Clear();
+}
+
+static void found_end(found_tensors *found)
+{
+    for (size_t i = 0; i < found->count; i++)
+        Py_DECREF(found->all[i].tensor);
+    if (found->all != found->few)
+        PyMem_Free(found->all);
+}
+
+/* Does some consumer of this call get such tensors? */
+static bool has_takers(const calls_frame *frame, uint32_t roles)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
+        const calls_link *link = calls_link_at(frame->links, i);
+        if (!is_ignored(frame, link) && link->consumer->roles & roles)
+            return true;
+    }
+    return false;
+}
+
+/* ---- telling consumers ----------------------------------------------------- */
+
+static int tell_tensors(const found_tensors *found, calls_link *link, const calls_event *event)
+{
+    const calls_consumer *consumer = link->consumer;
+    calls_observation seen = { .state = found->state, .looks = event->looks };
+    int result = 0;
+    if (!(consumer->roles & 1u << found->role) || consumer->calls->tensor == NULL)
+        return 0;
+    for (size_t i = 0; i < found->count && result == 0 && link->consumer != NULL; i++) {
+        const found_tensor *at = &found->all[i];
+        seen.tensor = at->tensor;
+        result = consumer->calls->tensor(link->consumer, link, event, at->path, &seen);
+        if (result == 0 && found->role == CALLS_OUTPUT && link->consumer != NULL &&
+            consumer->roles & CALLS_GRADIENTS)
+            calls_gradient_await(found->state, link, event, at->tensor, at->path->gradient);
+    }
+    return result;
+}
+
+/* Tells one consumer what happens, and of the tensors.  It may remove itself, and with it its last
+ * reference. */
 static int tell(calls_thread *thread, int (*call)(calls_consumer *, calls_link *, const calls_event *),
-                calls_link *link, const calls_event *event)
+                const found_tensors *found, calls_link *link, const calls_event *event)
 {
     calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer);
+    int result = 0;
     thread->inside++;
-    int result = call(consumer, link, event);
+    if (found->count > 0)
+        result = tell_tensors(found, link, event);
+    if (call != NULL && result == 0 && link->consumer != NULL)
+        result = call(consumer, link, event);
     thread->inside--;
     Py_DECREF(consumer);
     return result;
@@ -208,15 +334,24 @@ static int enter(binding_state *state, calls_frame *frame)
         prepare_compiled(state, frame);
     frame->start = wants & CALLS_TIME ? base_clock(CLOCK_MONOTONIC) : 0;
     tensor_looks looks = { .torch = &state->torch };
+    found_tensors inputs;
     int result = 0;
+    found_begin(&inputs, state, frame->tap, CALLS_INPUT);
+    if (has_takers(frame, CALLS_INPUTS)) {
+        bool has_names = frame->kwargs != NULL && PyDict_GET_SIZE(frame->kwargs) > 0;
+        bool is_single = PyTuple_GET_SIZE(frame->args) == 1 && !has_names;
+        found_add(&inputs, is_single ? PyTuple_GET_ITEM(frame->args, 0) : frame->args);
+        found_add(&inputs, has_names ? frame->kwargs : NULL);
+    }
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         calls_link *link = calls_link_at(frame->links, i);
-        if (is_ignored(frame, link) || link->consumer->calls->before == NULL)
+        if (is_ignored(frame, link) || (link->consumer->calls->before == NULL && inputs.count == 0))
             continue;
         calls_event event;
         fill_event(state, frame, i, &looks, &event);
-        result = tell(thread, link->consumer->calls->before, link, &event);
+        result = tell(thread, link->consumer->calls->before, &inputs, link, &event);
     }
+    found_end(&inputs);
     tensor_looks_clear(&looks);
     if (result == 0)
         frame_push(frame);
@@ -228,10 +363,14 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
 {
     PyObject *objection = NULL; /* owned */
     tensor_looks looks = { .torch = &state->torch };
+    found_tensors outputs;
     int64_t end = frame->start != 0 ? base_clock(CLOCK_MONOTONIC) : 0;
+    found_begin(&outputs, state, frame->tap, CALLS_OUTPUT);
+    if (output != NULL && has_takers(frame, CALLS_OUTPUTS))
+        found_add(&outputs, output);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
         calls_link *link = calls_link_at(frame->links, i);
-        if (is_ignored(frame, link) || link->consumer->calls->after == NULL ||
+        if (is_ignored(frame, link) || (link->consumer->calls->after == NULL && outputs.count == 0) ||
             (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
         calls_event event;
@@ -239,13 +378,14 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
         event.output = output;
         event.exception = exception;
         event.end = end;
-        int result = tell(frame->thread, link->consumer->calls->after, link, &event);
+        int result = tell(frame->thread, link->consumer->calls->after, &outputs, link, &event);
         if (result < 0) {
             if (objection == NULL && exception == NULL)
                 objection = PyErr_GetRaisedException();
             PyErr_Clear();
         }
     }
+    found_end(&outputs);
     tensor_looks_clear(&looks);
     if (objection == NULL)
         return 0;
@@ -342,6 +482,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (frame == NULL)
         goto out;
     frame->links = Py_NewRef(tap->links); /* what is not set here is when it is entered */
+    frame->tap = tap;
     frame->module = module;
     frame->args = args;
     frame->kwargs = kwargs;

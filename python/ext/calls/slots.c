@@ -10,63 +10,74 @@
 
 #include <string.h>
 
-/* ---- places -------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------- */
 
-/* _place(kind, text, is_first, is_last) -> int: the slot of a tensor: "output", "input" or "gradient" (of
- * an output), its path in what the module returns or gets, whether it is the first or last that is probed
+/* false: there is no such role */
+static bool read_role(PyObject *text, calls_role *out)
+{
+    static const char *const words[] = {
+        [CALLS_INPUT] = "input", [CALLS_OUTPUT] = "output", [CALLS_GRADIENT] = "gradient"
+    };
+    for (int role = 0; role < CALLS_ROLES_; role++)
+        if (PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, words[role]) == 0) {
+            *out = (calls_role)role;
+            return true;
+        }
+    return false;
+}
+
+/* _place(role, text, is_first, is_last) -> int: the slot of a tensor: "output", "input" or "gradient" (of
+ * an output), its path in what the module returns or takes, whether it is the first or last that is probed
  * in a call; -1: too many. */
-BINDING_FUNCTION(calls_place_number)
+BINDING_FUNCTION(calls_probe_number)
 {
     calls_state *calls = binding_state_of(module)->calls;
     PyObject *key = NULL, *number = NULL; /* owned */
+    calls_role role;
     if (binding_read_arguments("_place", 4, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    if (calls->place_numbers == NULL)
-        calls->place_numbers = PyDict_New();
+    if (!read_role(args[0], &role))
+        return PyErr_Format(PyExc_ValueError, "_place(): the role must be input, output or gradient");
+    if (calls->probe_numbers == NULL)
+        calls->probe_numbers = PyDict_New();
     key = PyTuple_Pack(4, args[0], args[1], args[2], args[3]);
-    if (calls->place_numbers != NULL && key != NULL)
-        number = Py_XNewRef(PyDict_GetItemWithError(calls->place_numbers, key));
+    if (calls->probe_numbers != NULL && key != NULL)
+        number = Py_XNewRef(PyDict_GetItemWithError(calls->probe_numbers, key));
     if (number != NULL || PyErr_Occurred())
         goto out;
-    size_t slot = calls->place_count;
-    number = slot < PROBE_SLOTS ? PyLong_FromSize_t(slot) : PyLong_FromLong(-1);
+    size_t slot = calls->probe_count;
+    const calls_path *path = calls_path_of(&calls->paths, role, args[1]);
+    if (path != NULL)
+        number = slot < PROBE_SLOTS ? PyLong_FromSize_t(slot) : PyLong_FromLong(-1);
     if (number == NULL || slot == PROBE_SLOTS)
         goto out;
-    if (PyDict_SetItem(calls->place_numbers, key, number) < 0) {
+    if (PyDict_SetItem(calls->probe_numbers, key, number) < 0) {
         Py_CLEAR(number);
         goto out;
     }
-    calls->places[slot] =
-        (calls_probe_place){ .slot = (int32_t)slot,
-                             .is_input = PyUnicode_CompareWithASCIIString(args[0], "input") == 0,
-                             .is_gradient = PyUnicode_CompareWithASCIIString(args[0], "gradient") == 0,
-                             .text = args[1],
-                             .is_first = args[2] == Py_True,
-                             .is_last = args[3] == Py_True };
-    calls->place_count++;
+    calls->probes[slot] =
+        (calls_probe){ .path = path, .is_first = args[2] == Py_True, .is_last = args[3] == Py_True };
+    calls->probe_count++;
 out:
     Py_XDECREF(key);
     return number;
 }
 
-const calls_probe_place *calls_place_at(const calls_state *calls, int32_t slot)
+const calls_probe *calls_probe_at(const calls_state *calls, int32_t slot)
 {
-    return slot >= 0 && (size_t)slot < calls->place_count ? &calls->places[slot] : NULL;
+    return slot >= 0 && (size_t)slot < calls->probe_count ? &calls->probes[slot] : NULL;
 }
 
 /* ---- what is wanted ------------------------------------------------------ */
 
 bool calls_link_hears(const calls_link *link)
 {
-    return link->consumer != NULL && link->consumer->calls->products != NULL;
+    return link->consumer != NULL && link->consumer->calls->wants != NULL;
 }
 
-bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place)
+bool calls_link_hears_of(const calls_link *link, const calls_path *path)
 {
-    uint32_t kind = place->is_gradient ? CALLS_PROBE_GRADIENTS
-                    : place->is_input  ? CALLS_PROBE_INPUTS
-                                       : CALLS_PROBE_OUTPUTS;
-    return calls_link_hears(link) && (link->consumer->probes & kind) != 0;
+    return calls_link_hears(link) && (link->consumer->roles & 1u << path->role) != 0;
 }
 
 bool calls_link_is_root(const calls_link *link)
@@ -76,15 +87,29 @@ bool calls_link_is_root(const calls_link *link)
            PyList_GET_ITEM(links, 0) == (const PyObject *)link;
 }
 
+/* What one consumer wants of a slot.  Calls whose gradients or depths it wants are logged. */
+static uint32_t wanted_by(calls_link *link, const calls_probe *probe)
+{
+    calls_consumer *consumer = link->consumer;
+    uint32_t products = 0;
+    if (!calls_link_hears(link))
+        return 0;
+    if (calls_link_hears_of(link, probe->path))
+        products = consumer->calls->wants(consumer, link, probe->path);
+    if (probe->path->role == CALLS_OUTPUT && consumer->roles & CALLS_GRADIENTS &&
+        consumer->calls->wants(consumer, link, probe->path->gradient) != 0)
+        products |= PROBE_SEEN;
+    if (probe->is_first && consumer->wants & CALLS_ENTRY && !consumer->is_off)
+        products |= PROBE_SEEN;
+    return products;
+}
+
 static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32_t slot)
 {
-    const calls_probe_place *place = calls_place_at(calls, slot);
+    const calls_probe *probe = calls_probe_at(calls, slot);
     uint32_t products = 0;
-    for (Py_ssize_t i = 0; place != NULL && tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++) {
-        calls_link *link = calls_link_at(tap->links, i);
-        if (calls_link_hears_of(link, place))
-            products |= link->consumer->calls->products(link->consumer, link, place);
-    }
+    for (Py_ssize_t i = 0; probe != NULL && tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++)
+        products |= wanted_by(calls_link_at(tap->links, i), probe);
     return (uint8_t)products;
 }
 
@@ -109,7 +134,7 @@ static void set_products(const calls_state *calls, calls_tap *tap)
         if (slots == NULL)
             continue;
         slots->is_root = calls_tap_is_root(tap);
-        for (size_t slot = 0; slot < calls->place_count; slot++)
+        for (size_t slot = 0; slot < calls->probe_count; slot++)
             if (slots->products[slot] != PROBE_UNKNOWN)
                 slots->products[slot] = products_at(calls, tap, (int32_t)slot);
     }
@@ -126,10 +151,12 @@ void calls_traced_set_products(binding_state *state, const calls_consumer *consu
 
 void calls_traced_update(binding_state *state, calls_tap *tap)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
-        if (calls_link_hears(calls_link_at(tap->links, i)))
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++) {
+        const calls_link *link = calls_link_at(tap->links, i);
+        if (calls_link_hears(link)) /* never less: compiled code has them */
             tap->probes |=
-                calls_link_at(tap->links, i)->consumer->probes; /* never less: compiled code has them */
+                link->consumer->roles | (link->consumer->wants & CALLS_ENTRY ? CALLS_INPUTS : 0u);
+    }
     /* The operator asks again, so that new consumers hear of places in the order in which they run. */
     for (int k = 0; k < CALLS_SLOTS_; k++)
         if (tap->slots[k].control != NULL)

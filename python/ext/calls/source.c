@@ -38,7 +38,8 @@ static const struct {
 void calls_state_clear(calls_state *calls)
 {
     binding_clear(calls, offsetof(calls_state, slot), offsetof(calls_state, callbacks));
-    calls->tap_count = calls->place_count = 0;
+    calls->tap_count = calls->probe_count = 0;
+    calls_paths_clear(&calls->paths);
 }
 
 void calls_state_free(calls_state *calls)
@@ -64,6 +65,10 @@ calls_state *calls_state_create(void)
             calls = NULL;
         }
     }
+    if (calls != NULL && (calls->no_args = PyTuple_New(0)) == NULL) {
+        calls_state_free(calls);
+        calls = NULL;
+    }
     return calls;
 }
 
@@ -75,7 +80,7 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->calls = calls;
     self->step = step;
     self->wants = wants;
-    self->probes = calls->products != NULL ? CALLS_PROBE_OUTPUTS : 0;
+    self->roles = calls->tensor != NULL ? CALLS_OUTPUTS : 0;
 }
 
 void calls_consumer_take_error(calls_consumer *self)
@@ -141,7 +146,7 @@ static void link_dealloc(PyObject *self)
         link->free_data(link->data);
     Py_CLEAR(link->module);
     Py_CLEAR(link->name);
-    Py_CLEAR(link->output);
+    PyMem_Free(link->awaited);
     binding_dealloc(self);
 }
 
@@ -275,8 +280,8 @@ BINDING_FUNCTION(calls_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* _set_traced_call(function, listen, make_slots, make_forward, put_tensor): function is what Dynamo finds when it looks a
- * tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
+/* _set_traced_call(function, listen, make_slots, make_forward, make_tensor): function is what Dynamo finds when
+ * it looks a tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
  * ours.  The others are traced.c's. */
 BINDING_FUNCTION(calls_set_traced_call)
 {
@@ -287,8 +292,7 @@ BINDING_FUNCTION(calls_set_traced_call)
     Py_XSETREF(state->calls->listen, Py_NewRef(args[1]));
     Py_XSETREF(state->calls->make_slots, Py_NewRef(args[2]));
     Py_XSETREF(state->calls->make_forward, Py_NewRef(args[3]));
-    Py_XSETREF(state->calls->put_tensor, Py_NewRef(args[4]));
-    Py_XSETREF(state->calls->no_args, PyTuple_New(0));
+    Py_XSETREF(state->calls->make_tensor, Py_NewRef(args[4]));
     calls_traced_init(state);
     Py_RETURN_NONE;
 }
@@ -426,6 +430,8 @@ static void tap_dealloc(PyObject *self)
         Py_CLEAR(((calls_tap *)self)->slots[k].tensor);
     Py_CLEAR(((calls_tap *)self)->module);
     PyMem_Free(((calls_tap *)self)->spare);
+    for (int role = CALLS_INPUT; role <= CALLS_OUTPUT; role++)
+        calls_cache_clear(&((calls_tap *)self)->found[role], NULL);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->core);

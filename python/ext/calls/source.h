@@ -5,14 +5,12 @@
  * adds itself to the modules it is interested in, each under a name of its own
  * choice; any number of consumers share one module, and none knows the others.
  *
- *     static int on_output(calls_consumer *self, calls_link *link, const calls_event *event)
+ *     static int on_tensor(calls_consumer *self, calls_link *link, const calls_event *event,
+ *                          const calls_path *path, const calls_observation *seen)
  *     {
- *         tensor_look *look = tensor_look_at(event->looks, event->output);
- *         if (look != NULL && look->why == VIEW_OK)
- *             add(self, link->name, tensor_look_stats(look));  // computed once for all consumers
- *         return 0;
+ *         return add(self, link->name, path->text, seen);
  *     }
- *     static const calls_table calls = { .after = on_output };
+ *     static const calls_table calls = { .tensor = on_tensor };
  *     ...
  *     calls_consumer_init(&self->consumer, &calls, &self->step, 0);
  *     calls_source_add(state, &self->consumer, module, name);
@@ -32,28 +30,28 @@
 
 #include "binding/state.h"
 #include "binding/type.h"
+#include "calls/observation.h"
+#include "calls/path.h"
 #include "probe/operator.h"
 #include "tensor/look.h"
 
 typedef struct calls_consumer calls_consumer;
 typedef struct calls_link calls_link;
-struct probe_row;
 
-/* Which tensor of a module that runs inside a compiled graph. */
-typedef struct calls_probe_place {
-    int32_t slot;
-    PyObject *text;             /* borrowed; the path behind the module's name: "", ".0", ".hidden.2" */
-    bool is_input, is_gradient; /* else an output; the gradient of one */
-    bool is_first, is_last;     /* of the tensors of one call */
-} calls_probe_place;
+/* A slot of the probes: which tensor of a module inside a compiled graph. */
+typedef struct calls_probe {
+    const calls_path *path;
+    bool is_first, is_last; /* of the tensors of one call that are probed */
+} calls_probe;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
- * for the time of the call; they come first. */
+ * for the time of the call; they come first.  Of a call inside a compiled graph only module, call,
+ * depth, thread, is_training and the times are known. */
 typedef struct calls_event {
     PyObject *module;    /* the one called; a replica under DataParallel */
     PyObject *args;      /* tuple */
     PyObject *kwargs;    /* dict, or NULL: none */
-    PyObject *output;    /* after; NULL: it raised */
+    PyObject *output;    /* after; NULL: it raised, or runs inside a compiled graph */
     PyObject *exception; /* after; only with CALLS_ERRORS */
     uint32_t call;       /* of this module in the consumer's step, from 0, in order of entry */
     uint32_t depth;      /* calls of this consumer's modules around this one; CALLS_DEPTH */
@@ -61,7 +59,6 @@ typedef struct calls_event {
     bool is_training;    /* of the outermost watched module of this thread; CALLS_PHASE */
     bool is_outermost;   /* no other watched module is running in this thread */
     int64_t start, end;  /* ns of time.perf_counter_ns(); CALLS_TIME; end only after */
-    int64_t cost;        /* of probed: ns that the row has taken so far; 0: it is not timed */
     tensor_looks *looks; /* views and statistics, shared by the consumers of this event: see look.h */
 } calls_event;
 
@@ -72,7 +69,18 @@ enum {
     CALLS_PHASE = 1 << 2,
     CALLS_TIME = 1 << 3,
     CALLS_FORWARD_ONLY = 1 << 4, /* no calls within backward(): activation checkpointing repeats them */
-    CALLS_LAST = 1 << 5, /* called after the others: it changes nothing, but makes their looks invalid */
+    CALLS_LAST = 1 << 5,  /* called after the others: it changes nothing, but makes their looks invalid */
+    CALLS_ENTRY = 1 << 6, /* inside compiled graphs, too, the depth of a call: takes probes on inputs */
+};
+
+/* Which tensors a consumer gets: bits of calls_role. */
+enum {
+    CALLS_INPUTS = 1 << CALLS_INPUT,
+    CALLS_OUTPUTS = 1 << CALLS_OUTPUT,
+    CALLS_GRADIENTS = 1 << CALLS_GRADIENT,
+    /* Facts about the module, not wishes of the consumer; see calls_traced_probes(). */
+    CALLS_IS_INNER = 1 << 3, /* module.compile() was called */
+    CALLS_IS_PLAIN = 1 << 4, /* forward is the function of its class */
 };
 
 /* Each returns 0, or -1 with an exception that the user's program is to see: only
@@ -82,33 +90,24 @@ typedef struct calls_table {
     /* Before calls are counted: the consumer may move its step.  Or NULL. */
     void (*enter)(calls_consumer *self, calls_link *link, bool is_training, bool is_outermost);
     int (*before)(calls_consumer *self, calls_link *link, const calls_event *event); /* or NULL */
-    int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);  /* or NULL */
-    /* For modules inside compiled graphs.  products: what is wanted of a place, of TT_PRODUCT_ and
-     * PROBE_SEEN, at the step that runs.  probed: a tensor was there; of the event only module, call,
-     * thread, depth, cost and is_training are set.  Where probed is NULL, after() is called when the module's
-     * last tensor was there, with copies of those of which TT_PRODUCT_VALUE was wanted. */
-    uint32_t (*products)(calls_consumer *self, calls_link *link, const calls_probe_place *place);
-    int (*probed)(calls_consumer *self, calls_link *link, const calls_event *event,
-                  const calls_probe_place *place, const struct probe_row *row);
+    /* A tensor: an input before the call, an output after it, the gradient of an output in backward. */
+    int (*tensor)(calls_consumer *self, calls_link *link, const calls_event *event,
+                  const calls_path *path, const calls_observation *seen); /* or NULL */
+    /* The call has ended, and its outputs were there; event->exception: it raised.  Or NULL. */
+    int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);
+    /* What is to be computed of a tensor inside a compiled graph, or of the gradient of an output, at the
+     * step that runs: of TT_PRODUCT_ and PROBE_SEEN; 0: nothing.  NULL: the consumer does not hear of
+     * modules inside compiled graphs. */
+    uint32_t (*wants)(calls_consumer *self, calls_link *link, const calls_path *path);
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
-
-/* What a consumer wants of modules inside compiled graphs: it does not hear of the rest. */
-enum {
-    CALLS_PROBE_OUTPUTS = 1 << 0,
-    CALLS_PROBE_INPUTS = 1 << 1,
-    CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs */
-    /* Not wanted, but so: for models/probes.py. */
-    CALLS_PROBE_INNER = 1 << 3, /* module.compile() was called */
-    CALLS_PROBE_PLAIN = 1 << 4, /* forward is the function of its class */
-};
 
 /* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */
 struct calls_consumer {
     PyObject_HEAD const calls_table *calls;
     const int64_t *step;    /* when it changes, calls are counted from 0 again */
     uint32_t wants;         /* of CALLS_ */
-    uint32_t probes;        /* of CALLS_PROBE_ */
+    uint32_t roles;         /* which tensors it gets */
     bool is_off;            /* nothing is delivered; may be set at any time */
     bool is_compiled_again; /* a module of it had been compiled before it was watched */
     uint64_t errors;        /* of our own, or of functions that must not raise into the program */
@@ -153,7 +152,9 @@ struct calls_link {
     struct calls_tap *tap; /* borrowed; NULL: the module is gone */
     uint32_t probed;       /* number of the call inside a compiled graph that rows come from */
     bool is_entered;       /* ... which was counted before its first row */
-    PyObject *output;      /* owned or NULL; copies of what that call has returned so far */
+    struct calls_awaited *awaited; /* owned; calls inside compiled graphs, whose gradients come later */
+    size_t awaited_count, awaited_cap, awaited_at;
+    int64_t awaited_step; /* in which they were */
 };
 
 void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
@@ -195,10 +196,6 @@ typedef struct calls_forward_class {
 /* Delivers what probes in compiled graphs have seen: in this thread, or in all.  0, or -1 with the
  * exception of a consumer. */
 int calls_traced_drain(binding_state *state, bool all);
-/* The output of a module with the tensor of a row in it, at this place (NULL: the tensor itself); steals
- * output, which may be NULL.  NULL with an exception. */
-PyObject *calls_traced_put(binding_state *state, PyObject *output, const calls_probe_place *place,
-                           const struct probe_row *row);
 /* Sets what is wanted of the modules of a consumer; after its step or its plan has changed. */
 void calls_traced_set_products(binding_state *state, const calls_consumer *consumer);
 
@@ -212,14 +209,15 @@ typedef struct calls_state {
     /* Of traced.c and slots.c: */
     PyObject *dynamo;        /* owned; "torch._dynamo" */
     Py_ssize_t module_count; /* of sys.modules, when it was not among them */
-    PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
+    PyObject *listen, *make_slots, *make_forward, *make_tensor; /* owned or NULL; of models/probes.py */
     PyObject *no_args;                                         /* owned or NULL; the empty tuple */
     PyObject *forward_code;  /* owned or NULL; of what make_forward makes */
-    PyObject *place_numbers; /* owned or NULL; (kind, text, is first, is last): index in places */
+    PyObject *probe_numbers; /* owned or NULL; (role, text, is first, is last): index in probes */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
     PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
-    calls_probe_place places[PROBE_SLOTS]; /* by slot; their texts are of place_numbers */
-    size_t place_count;
+    calls_paths paths;
+    calls_probe probes[PROBE_SLOTS]; /* by slot */
+    size_t probe_count;
     struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
     size_t tap_count, tap_cap;
     bool is_compiling;     /* it has begun to compile something */
@@ -233,11 +231,15 @@ void calls_state_free(calls_state *names); /* NULL is fine */
 
 /* ---- between the files of this folder only -------------- */
 
+enum { CALLS_AROUND = 64 };
+
 /* Of one thread; nobody else touches it. */
 typedef struct calls_thread {
     struct calls_frame *top; /* the call that began last */
     int inside;              /* a consumer of this thread is at work */
     uint32_t number;         /* 0: not given one yet */
+    uint32_t around_count;   /* calls inside compiled graphs that have begun and not ended ... */
+    uint64_t around[CALLS_AROUND]; /* ... by the numbers of their taps, the outermost first */
 } calls_thread;
 
 /* A call that is going on. */
@@ -247,6 +249,7 @@ typedef struct calls_frame {
     struct base_frame *caller;        /* of Python, for comparison only */
     PyObject *links;                  /* owned; tuple */
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
+    struct calls_tap *tap;            /* borrowed likewise */
     calls_thread *thread;
     int64_t start;
     bool is_training;
@@ -277,7 +280,8 @@ typedef struct calls_tap {
     calls_frame *spare; /* owned or NULL; for the next call: malloc takes longer than all the rest */
     uint64_t number;    /* in calls_state.taps, from 1 */
     calls_slots slots[CALLS_SLOTS_];
-    uint32_t probes;  /* of CALLS_PROBE_; only grows */
+    calls_cache found[2]; /* inputs and outputs so far: hash of a walk -> path */
+    uint32_t probes;      /* roles of the probes in compiled graphs; only grows */
     bool is_traced;   /* compiled code has guards on it: it stays where it is */
     bool is_prepared; /* its module's parts have such objects too */
 } calls_tap;
@@ -305,10 +309,10 @@ void calls_traced_init(binding_state *state);
 void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_tensor(PyObject *self, void *which);
 PyObject *calls_traced_row(PyObject *self, void *closure);
-const calls_probe_place *calls_place_at(const calls_state *calls, int32_t slot); /* NULL: unknown */
+const calls_probe *calls_probe_at(const calls_state *calls, int32_t slot); /* NULL: unknown */
 bool calls_tap_is_root(const calls_tap *tap);  /* of one who hears of compiled graphs */
 bool calls_link_hears(const calls_link *link); /* ... of modules inside compiled graphs */
-bool calls_link_hears_of(const calls_link *link, const calls_probe_place *place);
+bool calls_link_hears_of(const calls_link *link, const calls_path *path);
 bool calls_link_is_root(const calls_link *link); /* the outermost module of its consumer */
 static inline calls_link *calls_link_at(PyObject *links, Py_ssize_t i)
 {
@@ -330,6 +334,12 @@ void calls_forward_find(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
 PyObject *calls_forward(struct calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
 
+/* ---- gradient.c ---- */
+/* Has the consumer of a link told of the gradient of an output, when backward computes it.  Errors are
+ * counted by the consumer. */
+void calls_gradient_await(binding_state *state, calls_link *link, const calls_event *event,
+                          PyObject *output, const calls_path *path);
+
 calls_thread *calls_thread_here(void);
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
@@ -344,7 +354,7 @@ BINDING_FUNCTION(calls_hidden);
 BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
 BINDING_FUNCTION(calls_dynamo_imported);
-BINDING_FUNCTION(calls_place_number);
+BINDING_FUNCTION(calls_probe_number);
 BINDING_FUNCTION(calls_begins_whole);
 
 PyObject *calls_reduce_module(PyObject *core, PyObject *module);

@@ -155,7 +155,7 @@ static void prepare_parts(calls_tap *tap)
     tap->is_prepared = true;
     if (PyWeakref_GetRef(tap->module, &module) > 0)
         parts = PyObject_GetAttrString(module, "_modules");
-    tap->probes |= CALLS_PROBE_OUTPUTS;
+    tap->probes |= CALLS_OUTPUTS;
     while (parts != NULL && PyDict_Check(parts) && PyDict_Next(parts, &at, &key, &part)) {
         calls_tap *found = part != Py_None ? calls_tap_of(tap->state, part, true) : NULL; /* owned */
         if (found != NULL)
@@ -230,8 +230,8 @@ PyObject *calls_traced_probes(PyObject *self, void *Py_UNUSED(closure))
         if (calls_tap_announce(tap, module, calls_thread_here()) < 0)
             PyErr_Clear(); /* as if it had not been there */
     }
-    uint32_t probes = tap->probes | (tap->inner != NULL ? CALLS_PROBE_INNER : 0) |
-                      (module != NULL && has_plain_forward(tap, module) ? CALLS_PROBE_PLAIN : 0);
+    uint32_t probes = tap->probes | (tap->inner != NULL ? CALLS_IS_INNER : 0) |
+                      (module != NULL && has_plain_forward(tap, module) ? CALLS_IS_PLAIN : 0);
     Py_XDECREF(module);
     return PyLong_FromUnsignedLong(probes);
 }

@@ -1,42 +1,32 @@
 /* calls.c -- passes what a monitored module returned to the metrics.
  *
  * Keeps for each module the rows of the tensors that it returned so far, so that Python is asked once
- * for each place which metrics it wants.
+ * for each path which metrics it wants.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/metrics.h"
 
-#include "calls/places.h"
-#include "probe/log.h"
-#include "summary/functions.h"
-
-/* A place in the output of one module. */
-typedef struct metric_place {
-    calls_place place;
-    PyObject *name;     /* owned; of the module and the path */
-    int32_t row;        /* -1: none */
-    bool has_functions; /* functions of the user are called with its tensors */
-} metric_place;
+/* What is wanted of one tensor of a module. */
+typedef struct path_metrics {
+    calls_cached cached; /* by path */
+    PyObject *name;      /* owned; of the module and the path */
+    int32_t row;         /* -1: none */
+    bool has_functions;  /* functions of the user are called with its tensors */
+} path_metrics;
 
 /* What a link of ours carries. */
 typedef struct link_rows {
-    calls_places outputs, probed; /* probed: inside compiled graphs */
-    uint64_t generation;          /* of the rows */
+    calls_cache paths;   /* of path_metrics */
+    uint64_t generation; /* of the rows */
 } link_rows;
 
-static void free_place(calls_place *place)
+static void free_path(calls_cached *entry)
 {
-    Py_DECREF(((metric_place *)place)->name);
-}
-
-static void clear_rows(link_rows *known)
-{
-    calls_places_clear(&known->outputs, free_place);
-    calls_places_clear(&known->probed, free_place);
+    Py_DECREF(((path_metrics *)entry)->name);
 }
 
 static void free_rows(void *data)
 {
-    clear_rows(data);
+    calls_cache_clear(&((link_rows *)data)->paths, free_path);
     PyMem_Free(data);
 }
 
@@ -49,148 +39,94 @@ static link_rows *rows_of(const monitor_metrics *self, calls_link *link)
     }
     link_rows *known = link->data;
     if (known->generation != self->generation) {
-        clear_rows(known);
+        calls_cache_clear(&known->paths, free_path);
         known->generation = self->generation;
     }
     return known;
 }
 
-/* Asks Python what is wanted of a new place with this name, which it steals (NULL: an exception is set).
- * NULL: with an exception, or without one if the places that are known are gone. */
-static metric_place *make_place(const monitor_metrics *self, calls_places *known, uint64_t hash,
-                                PyObject *name)
+/* Asks Python what is wanted of a new path.  NULL: with an exception, or without one if what was known is
+ * gone. */
+static path_metrics *ask(const monitor_metrics *self, calls_link *link, const calls_path *path)
 {
     uint64_t generation = self->generation;
-    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL; /* owned */
+    PyObject *name = PyUnicode_Concat(link->name, path->text);                             /* owned */
+    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL;     /* owned */
     long code = answer != NULL ? PyLong_AsLong(answer) : -1;
-    metric_place *place = PyErr_Occurred() ? NULL : PyMem_Calloc(1, sizeof *place);
-    bool is_known = generation == self->generation;
+    path_metrics *found = PyErr_Occurred() ? NULL : PyMem_Calloc(1, sizeof *found);
+    bool is_known = generation == self->generation && link->data != NULL;
     Py_XDECREF(answer);
-    if (place != NULL && is_known) {
+    if (found != NULL && is_known) {
         long row = (code - (code & 1)) / 2;
-        place->place.hash = hash;
-        place->name = name;
-        place->has_functions = (code & 1) != 0;
-        place->row = row < self->row_count ? (int32_t)row : -1;
-        if (calls_places_add(known, &place->place))
-            return place;
+        found->cached.key = calls_path_key(path);
+        found->name = name;
+        found->has_functions = (code & 1) != 0;
+        found->row = row < self->row_count ? (int32_t)row : -1;
+        if (calls_cache_add(&((link_rows *)link->data)->paths, &found->cached))
+            return found;
     }
     if (!PyErr_Occurred() && is_known)
         PyErr_NoMemory();
-    PyMem_Free(place);
+    PyMem_Free(found);
     Py_XDECREF(name);
     return NULL;
 }
 
-/* Calls the user's functions with a tensor.  0, or -1 with an exception. */
-static int tell(const monitor_metrics *self, PyObject *name, PyObject *tensor)
+/* What is wanted of a tensor; NULL as above.  *is_new: Python was asked. */
+static const path_metrics *metrics_at(const monitor_metrics *self, calls_link *link,
+                                      const calls_path *path, bool *is_new)
 {
-    PyObject *answer = PyObject_CallFunctionObjArgs(self->tell, name, tensor, NULL); /* owned */
-    Py_XDECREF(answer);
-    return answer != NULL ? 0 : -1;
+    link_rows *known = rows_of(self, link);
+    const path_metrics *found = known != NULL ? calls_cache_find(&known->paths, calls_path_key(path)) : NULL;
+    *is_new = found == NULL && known != NULL;
+    return *is_new ? ask(self, link, path) : found;
 }
 
-typedef struct walk_context {
-    monitor_metrics *metrics;
-    calls_link *link;
-    tensor_looks *looks;
-    uint64_t generation;
-} walk_context;
-
-static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
+/* Calls the user's functions with a tensor.  0, or -1 with an exception. */
+static int tell(const monitor_metrics *self, PyObject *name, const calls_observation *seen)
 {
-    const walk_context *walk = context;
-    monitor_metrics *metrics = walk->metrics;
-    if (metrics->generation != walk->generation)
-        return 0; /* Python code ran, and the places are gone */
-    calls_places *known = &((link_rows *)walk->link->data)->outputs;
-    const metric_place *place = calls_places_find(known, path->hash, (size_t)path->found - 1);
-    if (place == NULL) {
-        place = make_place(metrics, known, path->hash, tensor_place_name(walk->link->name, path));
-        tensor_looks_clear(walk->looks); /* that was Python code */
-    }
-    if (place == NULL)
+    PyObject *tensor = calls_observation_value(seen); /* owned */
+    PyObject *answer =
+        tensor != NULL ? PyObject_CallFunctionObjArgs(self->tell, name, tensor, NULL) : NULL; /* owned */
+    Py_XDECREF(tensor);
+    Py_XDECREF(answer);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int metric_tensor(calls_consumer *consumer, calls_link *link, const calls_event *event,
+                         const calls_path *path, const calls_observation *seen)
+{
+    monitor_metrics *self = (monitor_metrics *)consumer;
+    bool is_new;
+    const path_metrics *wanted = metrics_at(self, link, path, &is_new);
+    (void)event;
+    if (is_new && seen->looks != NULL)
+        tensor_looks_clear(seen->looks); /* Python code ran */
+    if (wanted == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *name = place->has_functions ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
-    int result = 0;
-    if (place->row >= 0)
-        result = monitor_row_read(metrics, walk->looks, place->row, tensor);
+    PyObject *name = wanted->has_functions ? Py_NewRef(wanted->name) : NULL; /* owned: it may go */
+    int result = wanted->row >= 0 ? monitor_row_read(self, wanted->row, seen) : 0;
     if (result == 0 && name != NULL) {
-        result = tell(metrics, name, tensor);
-        tensor_looks_clear(walk->looks);
+        result = tell(self, name, seen);
+        if (seen->looks != NULL)
+            tensor_looks_clear(seen->looks);
     }
     Py_XDECREF(name);
     return result;
 }
 
-static int metric_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
-{
-    monitor_metrics *self = (monitor_metrics *)consumer;
-    if (rows_of(self, link) == NULL)
-        return -1;
-    walk_context walk = {
-        .metrics = self, .link = link, .looks = event->looks, .generation = self->generation
-    };
-    return tensor_walk(&self->state->torch, event->output, found_tensor, &walk);
-}
-
-/* ---- inside compiled graphs ------------------------------------------------ */
-
-/* NULL: nothing is wanted there. */
-static const metric_place *probed_place(const monitor_metrics *self, calls_link *link,
-                                        const calls_probe_place *place)
-{
-    link_rows *known = rows_of(self, link);
-    uint64_t slot = (uint64_t)place->slot;
-    const metric_place *found = known != NULL ? calls_places_find(&known->probed, slot, 0) : NULL;
-    if (found == NULL && known != NULL)
-        found = make_place(self, &known->probed, slot, PyUnicode_Concat(link->name, place->text));
-    PyErr_Clear(); /* nobody is there who could be told */
-    return found;
-}
-
-static uint32_t metric_products(calls_consumer *consumer, calls_link *link,
-                                const calls_probe_place *place)
+static uint32_t metric_wants(calls_consumer *consumer, calls_link *link, const calls_path *path)
 {
     const monitor_metrics *self = (monitor_metrics *)consumer;
-    const metric_place *known = consumer->is_off ? NULL : probed_place(self, link, place);
-    if (known == NULL)
+    bool is_new;
+    const path_metrics *wanted = consumer->is_off ? NULL : metrics_at(self, link, path, &is_new);
+    PyErr_Clear(); /* nobody is there who could be told */
+    if (wanted == NULL)
         return 0;
-    uint32_t products = known->has_functions ? TT_PRODUCT_VALUE : 0;
-    if (known->row >= 0)
-        products |= TT_PRODUCT_STATS | (self->rows[known->row]->hist != NULL ? TT_PRODUCT_HIST : 0);
+    uint32_t products = wanted->has_functions ? TT_PRODUCT_VALUE : 0;
+    if (wanted->row >= 0)
+        products |= TT_PRODUCT_STATS | (self->rows[wanted->row]->hist != NULL ? TT_PRODUCT_HIST : 0);
     return products;
 }
 
-static int metric_probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
-                         const calls_probe_place *place, const probe_row *seen)
-{
-    monitor_metrics *self = (monitor_metrics *)consumer;
-    const metric_place *known = probed_place(self, link, place);
-    (void)event;
-    if (known != NULL && known->row >= 0 && seen->pending != 0) {
-        PyObject *told = PyObject_CallFunction(self->unread, "iKs", (int)known->row, seen->pending,
-                                               tensor_view_result_word(VIEW_DEVICE)); /* owned */
-        Py_XDECREF(told);
-        return told != NULL ? 0 : -1;
-    }
-    if (known != NULL && known->row >= 0 && seen->products & TT_PRODUCT_STATS) {
-        monitor_row **row = &self->rows[known->row];
-        if ((*row)->hist != NULL && seen->hist != NULL)
-            tt_hist_merge(summary_hist_of((*row)->hist), seen->hist);
-        if (monitor_row_add(row, seen->stats) < 0)
-            return -1;
-    }
-    if (known == NULL || !known->has_functions || seen->value == NULL)
-        return 0;
-    PyObject *name = Py_NewRef(known->name);                            /* owned: the place may go */
-    PyObject *tensor = calls_traced_put(self->state, NULL, NULL, seen); /* owned */
-    int result = tensor != NULL ? tell(self, name, tensor) : -1;
-    Py_XDECREF(tensor);
-    Py_DECREF(name);
-    return result;
-}
-
-const calls_table monitor_calls = {
-    .after = metric_after, .products = metric_products, .probed = metric_probed, .free_data = free_rows
-};
+const calls_table monitor_calls = { .tensor = metric_tensor, .wants = metric_wants, .free_data = free_rows };

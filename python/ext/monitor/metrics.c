@@ -84,7 +84,8 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO:read", &row, &tensor) || row_at(metrics, row) == NULL)
         return NULL;
     tensor_looks looks = { .torch = &metrics->state->torch };
-    int result = monitor_row_read(metrics, &looks, row, tensor);
+    int result =
+        monitor_row_read(metrics, row, &(calls_observation){ .state = metrics->state, tensor, &looks });
     tensor_looks_clear(&looks);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }

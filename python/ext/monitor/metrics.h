@@ -83,7 +83,7 @@ typedef struct monitor_metrics {
 extern const calls_table monitor_calls;
 
 /* Adds a tensor to a row.  0, or -1 with the exception of unread. */
-int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor);
+int monitor_row_read(monitor_metrics *self, int32_t row, const calls_observation *seen);
 /* Adds statistics of a tensor.  0, or -1 with MemoryError.  The row may lie elsewhere then. */
 int monitor_row_add(monitor_row **at, tt_stats stats);
 void monitor_rows_free(monitor_metrics *self);

@@ -54,7 +54,8 @@ static int read_one(void *context, void *parameter, Py_ssize_t index, PyObject *
     if (read == NULL)
         binding_list_add(&work->without, PyLong_FromSsize_t(index));
     else if (at->rows[work->which] >= 0)
-        result = monitor_row_read(self, &looks, at->rows[work->which], read);
+        result = monitor_row_read(self, at->rows[work->which],
+                                  &(calls_observation){ .state = self->state, read, &looks });
     tensor_looks_clear(&looks);
     Py_XDECREF(read);
     if (result < 0)

@@ -149,13 +149,25 @@ int monitor_row_add(monitor_row **at, tt_stats stats)
     return 0;
 }
 
-int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number, PyObject *tensor)
+/* Python reads what we cannot: a tensor, or the number of statistics that a device computes (steals it).
+ * 0, or -1 with its exception. */
+static int pass_on(const monitor_metrics *self, int32_t number, PyObject *tensor, tensor_view_result why)
+{
+    PyObject *result = tensor != NULL ? PyObject_CallFunction(self->unread, "iOs", (int)number, tensor,
+                                                              tensor_view_result_word(why))
+                                      : NULL; /* owned */
+    Py_XDECREF(result);
+    Py_XDECREF(tensor);
+    return result != NULL ? 0 : -1;
+}
+
+static int read_tensor(monitor_metrics *self, int32_t number, const calls_observation *seen)
 {
     uint64_t generation = self->generation;
     tensor_look *look = NULL;
     tensor_view_result why = VIEW_DEVICE;
     if (!self->state->is_device_forced) {
-        look = tensor_look_at(looks, tensor); /* may run any code of a class of its own */
+        look = tensor_look_at(seen->looks, seen->tensor); /* may run any code of a class of its own */
         if (look == NULL) {
             PyErr_NoMemory();
             return -1;
@@ -165,15 +177,26 @@ int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number,
             return 0; /* the rows are gone */
     }
     if (why != VIEW_OK) {
-        tensor_looks_clear(looks);
-        PyObject *result =
-            PyObject_CallFunction(self->unread, "iOs", (int)number, tensor, tensor_view_result_word(why));
-        Py_XDECREF(result);
-        return result != NULL ? 0 : -1;
+        tensor_looks_clear(seen->looks);
+        return pass_on(self, number, Py_NewRef(seen->tensor), why);
     }
     if (self->rows[number]->hist != NULL)
         tt_hist_add(summary_hist_of(self->rows[number]->hist), &look->view.tensor);
     return monitor_row_add(&self->rows[number], *tensor_look_stats(look));
+}
+
+int monitor_row_read(monitor_metrics *self, int32_t number, const calls_observation *seen)
+{
+    const probe_row *probed = seen->row;
+    if (probed == NULL)
+        return read_tensor(self, number, seen);
+    if (probed->pending != 0)
+        return pass_on(self, number, PyLong_FromUnsignedLongLong(probed->pending), VIEW_DEVICE);
+    if (!(probed->products.has & TT_PRODUCT_STATS))
+        return 0;
+    if (self->rows[number]->hist != NULL && probed->products.hist != NULL)
+        tt_hist_merge(summary_hist_of(self->rows[number]->hist), probed->products.hist);
+    return monitor_row_add(&self->rows[number], probed->products.stats);
 }
 
 /* ---- the end of the step ------------------------------------------------- */

@@ -55,8 +55,7 @@ size_t probe_log_count(void)
 
 static void free_row(probe_row *row)
 {
-    tt_hist_free(row->hist);
-    tt_sample_free(row->sample);
+    tensor_products_free(&row->products);
     free(row->value);
 }
 

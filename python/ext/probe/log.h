@@ -7,7 +7,7 @@
 #ifndef TT_EXT_PROBE_LOG_H
 #define TT_EXT_PROBE_LOG_H
 
-#include "tensortap.h"
+#include "tensor/products.h"
 
 typedef struct probe_row {
     uint64_t module; /* number of the module, from its slots */
@@ -17,13 +17,10 @@ typedef struct probe_row {
     int64_t cost; /* ns that the probe took; 0: not timed */
     int32_t slot;
     uint32_t thread;   /* from 1, in order of appearance */
-    uint32_t products; /* of TT_PRODUCT_: what follows is there */
+    uint32_t wanted;   /* of TT_PRODUCT_ and PROBE_SEEN: what the probe was asked for */
     uint64_t pending;  /* number of the statistics that a device computes; 0: they are here */
-    tt_stats stats;    /* TT_PRODUCT_STATS */
-    tt_digest digest;  /* TT_PRODUCT_DIGEST */
-    tt_hist *hist;     /* owned; TT_PRODUCT_HIST */
-    tt_sample *sample; /* owned; TT_PRODUCT_SAMPLE */
-    void *value;       /* owned, from malloc; contiguous; TT_PRODUCT_VALUE */
+    tensor_products products;
+    void *value; /* owned, from malloc; contiguous; NULL: not wanted */
     tt_dtype dtype;
     int32_t ndim;
     int64_t shape[TT_MAX_DIM]; /* only the first ndim are set */

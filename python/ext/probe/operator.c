@@ -106,21 +106,6 @@ static void *copy_value(const tt_tensor *t)
     return copy;
 }
 
-static void summarize(const tt_tensor *t, probe_row *row)
-{
-    static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
-    if (row->products & TT_PRODUCT_STATS)
-        tt_stats_compute(t, &row->stats);
-    if (row->products & TT_PRODUCT_DIGEST)
-        tt_digest_compute(t, &row->digest);
-    if (row->products & TT_PRODUCT_HIST && tt_hist_create(&row->hist) == TT_OK)
-        tt_hist_add(row->hist, t);
-    if (row->products & TT_PRODUCT_SAMPLE)
-        (void)tt_sample_create(t, &few, &row->sample, NULL);
-    if (row->products & TT_PRODUCT_VALUE)
-        row->value = copy_value(t);
-}
-
 /* Counts a call.  What to compute: nothing in a forward that backward repeats.  *call: as in
  * probe_row; 0 at first in forward. */
 static uint32_t begin_call(probe_slots *slots, int32_t slot, uint64_t *call)
@@ -141,7 +126,7 @@ static void begin_row(probe_row *row, const probe_slots *slots, uint64_t call, i
     row->call = call;
     row->slot = slot;
     row->thread = probe_log_thread();
-    row->products = products;
+    row->wanted = products;
     row->time = base_clock(CLOCK_REALTIME_COARSE);
 }
 
@@ -181,7 +166,9 @@ static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t s
         row.ndim = x->ndim;
         memcpy(row.shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
         int64_t start = begin_timing();
-        summarize(x, &row);
+        tensor_products_compute(x, products, &row.products);
+        if (products & TT_PRODUCT_VALUE)
+            row.value = copy_value(x);
         end_timing(&row, start);
         probe_log_append(&row);
     }

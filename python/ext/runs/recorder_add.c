@@ -10,6 +10,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/open_run.h"
 #include "runs/recorder.h"
+#include "tensor/products.h"
 #include "summary/stats.h"
 #include "tensortap_tools.h"
 
@@ -131,30 +132,15 @@ static bool take_gil(void *context)
 
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event)
 {
-    static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
     const tt_tensor *t = &look->view.tensor;
     copying work = { .torch = &self->state->torch, .look = look };
-    tt_hist *hist = NULL;     /* owned */
-    tt_sample *sample = NULL; /* owned */
-    tt_digest digest;
-    tt_status st = TT_OK;
+    tensor_products made;
+    uint32_t missing = products & ~(uint32_t)TT_PRODUCT_STATS; /* the look has those for all */
     event->tensor = t;
     if (products & TT_PRODUCT_STATS && event->stats == NULL)
         event->stats = tensor_look_stats(look);
-    if (products & TT_PRODUCT_DIGEST) {
-        tt_digest_compute(t, &digest);
-        event->digest = &digest;
-    }
-    if (products & TT_PRODUCT_HIST)
-        st = tt_hist_create(&hist);
-    if (st == TT_OK && products & TT_PRODUCT_SAMPLE)
-        st = tt_sample_create(t, &few, &sample, NULL);
-    if (st < 0)
-        goto out;
-    if (hist != NULL)
-        tt_hist_add(hist, t);
-    event->hist = hist;
-    event->sample = sample;
+    tensor_products_compute(t, missing, &made);
+    tensor_products_put(&made, missing, event);
     if (products & TT_PRODUCT_VALUE) {
         event->has_value = true;
         event->leave = release_gil;
@@ -162,11 +148,9 @@ tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t pro
         event->context = &work;
     }
     self->users++;
-    st = runs_recorder_emit(self, event);
+    tt_status st = runs_recorder_emit(self, event);
     self->users--;
-out:
-    tt_hist_free(hist);
-    tt_sample_free(sample);
+    tensor_products_free(&made);
     return st;
 }
 

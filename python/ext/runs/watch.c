@@ -33,13 +33,12 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                                &self->on_loss };
     for (int i = 0; i < 5; i++)
         *functions[i] = given[i] != Py_None ? Py_XNewRef(given[i]) : NULL;
-    self->has_activation_gradients = gradients != 0;
     self->notes = true;
     self->norm_site = -1;
-    calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
-                        &self->recorder->step, CALLS_PHASE | CALLS_FORWARD_ONLY);
-    self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0u) |
-                            (gradients ? CALLS_PROBE_GRADIENTS : 0u);
+    calls_consumer_init(&self->consumer, &runs_watch_calls, &self->recorder->step,
+                        CALLS_PHASE | CALLS_FORWARD_ONLY);
+    self->consumer.roles =
+        CALLS_OUTPUTS | (inputs ? CALLS_INPUTS : 0u) | (gradients ? CALLS_GRADIENTS : 0u);
     if (runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;

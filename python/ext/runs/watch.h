@@ -77,7 +77,6 @@ typedef struct runs_watch {
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
-    bool has_activation_gradients;
     const runs_watch_root *eval_root; /* borrowed of a link; the latest call with gradients was in
                                          evaluation mode; NULL: it was not */
     PyObject *weakrefs;
@@ -119,7 +118,7 @@ int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name);
 
 /* Records one tensor.  1: its statistics are in *stats (unless that is NULL); 0: they were not
  * computed, because they are not wanted or come later; -1: with the exception of on_nonfinite. */
-int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
+int runs_watch_record(runs_watch *self, const calls_observation *seen, const runs_watch_tag *tag,
                       tt_stats *stats);
 /* The same for a tensor that no source shares. */
 int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
@@ -129,15 +128,11 @@ void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_h
                              const int64_t *shape, int32_t ndim, const runs_watch_tag *tag, int64_t step,
                              int64_t time);
 
-/* Records what a probe inside a compiled graph has computed; 0, or -1 with the exception of
- * on_nonfinite. */
-int runs_watch_record_row(runs_watch *self, const struct probe_row *row, const runs_watch_tag *tag);
-
 /* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
 int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
                               int64_t step);
 
-extern const calls_table runs_watch_calls, runs_watch_calls_with_inputs;
+extern const calls_table runs_watch_calls;
 
 /* Parameters.  Each is a method of Watch. */
 PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list);
@@ -150,7 +145,6 @@ PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
 /* Has a step been skipped, or done without some parameters, since gradients were noted? */
 bool runs_watch_was_skipped(runs_watch *self);
 void runs_watch_write_noted(runs_watch *self, bool is_skipped);
-void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag);
 
 /* What the rules of health need besides: of a parameter that is about to be updated (gradient may be
  * NULL), of a call of a model from outside, of an optimizer's step, of a call of a module inside, of a

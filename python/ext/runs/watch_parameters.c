@@ -3,10 +3,9 @@
  * One call reads them all when the optimizer is about to step.  A parameter is looked up in its module
  * each time, because programs replace them.
  *
- * Gradients are also seen while they are computed, by two kinds of C hooks.  One on each parameter, called
+ * Gradients are also seen while they are computed, by a C hook on each parameter, called
  * when its gradient has been accumulated: it notes those that are not finite, because GradScaler may
- * skip the step, and then nobody else will ever see them.  One on a module's
- * output, called with the gradient of that output.  Neither changes anything.
+ * skip the step, and then nobody else will ever see them.  It changes nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
 
@@ -18,8 +17,7 @@
 typedef struct gradient_hook {
     PyObject_HEAD vectorcallfunc call;
     runs_watch *watch; /* owned; NULL once collected */
-    Py_ssize_t index;  /* of the parameter; -1: a module's output */
-    runs_watch_tag tag;
+    Py_ssize_t index;  /* of the parameter; of backward_ended: -1 until it was called once */
 } gradient_hook;
 
 /* -1: nobody counts */
@@ -203,18 +201,6 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
     return runs_watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* hook(gradient), of a module's output; None: nobody has used it */
-static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nargsf,
-                               PyObject *Py_UNUSED(kwnames))
-{
-    const gradient_hook *hook = (gradient_hook *)self;
-    runs_watch *watch = hook->watch;
-    if (PyVectorcall_NARGS(nargsf) == 1 && args[0] != Py_None && watch != NULL &&
-        !watch->consumer.is_off && runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
 static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call)
 {
     PyTypeObject *type = watch->state->runs_gradient_hook_type;
@@ -236,25 +222,6 @@ PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index)
     if (hook != NULL)
         hook->index = at;
     return (PyObject *)hook;
-}
-
-void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
-{
-    PyObject *needs = NULL, *handle = NULL; /* owned */
-    gradient_hook *hook = NULL;             /* owned */
-    if (tag->site < 0 || self->recorder->rec == NULL ||
-        (runs_watch_products(self, tag->site) == 0 && self->on_nonfinite == NULL))
-        return;
-    needs = PyObject_GetAttrString(tensor, "requires_grad");
-    if (needs == Py_True && (hook = hook_make(self, output_called)) != NULL) {
-        hook->tag = *tag;
-        handle = PyObject_CallMethod(tensor, "register_hook", "O", (PyObject *)hook);
-    }
-    if (PyErr_Occurred())
-        calls_consumer_take_error(&self->consumer);
-    Py_XDECREF(handle);
-    Py_XDECREF(hook);
-    Py_XDECREF(needs);
 }
 
 BINDING_OWNS(hook, gradient_hook, watch, watch)
@@ -355,6 +322,7 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     runs_watch *self = total->watch;
     runs_watch_parameter *parameter = at;
     tensor_looks looks = { .torch = &self->state->torch };
+    calls_observation seen = { .state = self->state, .looks = &looks };
     PyObject *gradient = NULL; /* owned */
     runs_watch_tag tag = { .phase = TT_PHASE_TRAIN };
     tt_stats stats;
@@ -368,14 +336,16 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (parameter->site < 0)
         parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
-    result = runs_watch_record(self, &looks, tensor, &tag, NULL);
+    seen.tensor = tensor;
+    result = runs_watch_record(self, &seen, &tag, NULL);
     if (result >= 0 && gradient != NULL) {
         tag.site = gradient_site(self, parameter);
         tag.is_for_norm = total->is_wanted;
         if (is_changed && (result = record_arrived(self, parameter, &looks, gradient, &tag)) != 0) {
             stats = parameter->noted;
         } else {
-            result = runs_watch_record(self, &looks, gradient, &tag, &stats);
+            seen.tensor = gradient;
+            result = runs_watch_record(self, &seen, &tag, &stats);
             self->is_clipped |=
                 is_changed && (tag.is_for_norm || runs_watch_products(self, tag.site) != 0);
         }

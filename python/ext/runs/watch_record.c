@@ -4,7 +4,6 @@
  * site's plan asks for, the queue.  Nothing is allocated unless a histogram or
  * a sample is wanted.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "probe/log.h"
 #include "runs/watch.h"
 
 void runs_watch_notify(runs_watch *self, PyObject *function, PyObject *argument)
@@ -88,6 +87,15 @@ static PyObject *local_part(PyObject *tensor)
     return local;
 }
 
+/* Does what on_nonfinite asks for, if the statistics are there and say so.  1, or -1 with its exception. */
+static int end_record(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag, int64_t step,
+                      tt_stats *out)
+{
+    if (out != NULL)
+        *out = *stats;
+    return runs_watch_tell_nonfinite(self, stats, tag, step) < 0 ? -1 : 1;
+}
+
 static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *look,
                            const runs_watch_tag *tag, uint32_t products, tt_stats *out)
 {
@@ -98,18 +106,15 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
     set_tag(&event, tag);
     if (products != 0)
         (void)runs_recorder_add(self->recorder, look, products, &event);
-    if (products & TT_PRODUCT_VALUE) /* it may have waited without the GIL */
+    bool is_told = self->on_nonfinite != NULL && !runs_watch_is_finite(&stats);
+    if (products & TT_PRODUCT_VALUE || is_told) /* that may wait without the GIL, or runs Python code */
         tensor_looks_clear(looks);
-    if (out != NULL)
-        *out = stats;
-    if (runs_watch_is_finite(&stats) || self->on_nonfinite == NULL)
-        return 1;
-    tensor_looks_clear(looks);
-    return runs_watch_tell_nonfinite(self, &stats, tag, event.step) < 0 ? -1 : 1;
+    return end_record(self, &stats, tag, event.step, out);
 }
 
-static int record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
-                  uint32_t products, tt_stats *out)
+/* A live tensor, or the local part of a DTensor. */
+static int record_tensor(runs_watch *self, tensor_looks *looks, PyObject *tensor,
+                         const runs_watch_tag *tag, uint32_t products, tt_stats *out)
 {
     PyObject *local = NULL; /* owned */
     int result = 0;
@@ -133,24 +138,60 @@ out:
     return result;
 }
 
-int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
+/* What a probe inside a compiled graph has computed. */
+static int record_row(runs_watch *self, const probe_row *row, const runs_watch_tag *tag,
+                      uint32_t products, tt_stats *out)
+{
+    runs_recorder *recorder = self->recorder;
+    tt_tensor tensor;
+    const void *data = row->value != NULL ? row->value : row; /* only read if has_value */
+    if (row->pending != 0) {
+        PyObject *number = PyLong_FromUnsignedLongLong(row->pending); /* owned */
+        if (number != NULL)
+            hand_to_device(self, number, tag, products & row->wanted);
+        Py_XDECREF(number);
+        return 0;
+    }
+    if (!(row->products.has & TT_PRODUCT_STATS) ||
+        tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)
+        return 0;
+    bool has_value = products & TT_PRODUCT_VALUE && row->value != NULL;
+    size_t bytes = has_value ? (size_t)tensor.count * tt_dtype_size(tensor.dtype) : 0;
+    if (products != 0 && runs_recorder_make_room(recorder, bytes) && recorder->rec == NULL)
+        return 0;
+    tt_event event = {
+        .step = recorder->step, .time = row->time, .tensor = &tensor, .has_value = has_value
+    };
+    set_tag(&event, tag);
+    tensor_products_put(&row->products, products, &event);
+    if (products != 0)
+        (void)runs_recorder_emit(recorder, &event); /* counts what it drops */
+    return end_record(self, &row->products.stats, tag, event.step, out);
+}
+
+int runs_watch_record(runs_watch *self, const calls_observation *seen, const runs_watch_tag *tag,
                       tt_stats *stats)
 {
     runs_recorder *recorder = self->recorder;
     if (recorder->rec == NULL || tag->site < 0)
         return 0;
-    if (recorder->follow != NULL)
-        tensor_looks_clear(looks); /* waking runs Python code */
+    if (recorder->follow != NULL && seen->looks != NULL)
+        tensor_looks_clear(seen->looks); /* waking runs Python code */
     runs_recorder_wake(recorder);
     uint32_t products = runs_watch_products(self, tag->site);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
     bool had_told = recorder->has_told_error;
-    int64_t start = runs_recorder_begin(recorder);
-    int result = record(self, looks, tensor, tag, products, stats);
-    runs_recorder_end(recorder, tag->site, start);
-    if (recorder->has_told_error != had_told) /* by a warning, which runs Python code */
-        tensor_looks_clear(looks);
+    int64_t start = seen->row == NULL ? runs_recorder_begin(recorder)
+                    : seen->cost != 0 ? runs_clock_fine()
+                                      : 0;
+    int result = seen->row != NULL
+                     ? record_row(self, seen->row, tag, products, stats)
+                     : record_tensor(self, seen->looks, seen->tensor, tag, products, stats);
+    if (start != 0)
+        runs_recorder_charge(recorder, tag->site, seen->cost + runs_clock_fine() - start);
+    if (recorder->has_told_error != had_told && seen->looks != NULL) /* by a warning: Python code */
+        tensor_looks_clear(seen->looks);
     return result;
 }
 
@@ -158,45 +199,8 @@ int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch
                             tt_stats *stats)
 {
     tensor_looks looks = { .torch = &self->state->torch };
-    int result = runs_watch_record(self, &looks, tensor, tag, stats);
+    const calls_observation seen = { .state = self->state, .tensor = tensor, .looks = &looks };
+    int result = runs_watch_record(self, &seen, tag, stats);
     tensor_looks_clear(&looks);
     return result;
-}
-
-int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_watch_tag *tag)
-{
-    runs_recorder *recorder = self->recorder;
-    if (recorder->rec == NULL)
-        return 0;
-    runs_recorder_wake(recorder);
-    uint32_t products = runs_watch_products(self, tag->site) & row->products;
-    if (row->pending != 0) {
-        PyObject *number = PyLong_FromUnsignedLongLong(row->pending); /* owned */
-        if (number != NULL)
-            hand_to_device(self, number, tag, products);
-        Py_XDECREF(number);
-        return 0;
-    }
-    tt_tensor tensor;
-    const void *data = row->value != NULL ? row->value : row; /* only read with has_value */
-    if (tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)
-        return 0;
-    bool has_value = products & TT_PRODUCT_VALUE && row->value != NULL;
-    size_t bytes = has_value ? (size_t)tensor.count * tt_dtype_size(tensor.dtype) : 0;
-    if (products != 0 && runs_recorder_make_room(recorder, bytes) && recorder->rec == NULL)
-        return 0;
-    tt_event event = {
-        .step = recorder->step,
-        .time = row->time,
-        .tensor = &tensor,
-        .has_value = has_value,
-        .stats = products & TT_PRODUCT_STATS ? &row->stats : NULL,
-        .digest = products & TT_PRODUCT_DIGEST ? &row->digest : NULL,
-        .hist = products & TT_PRODUCT_HIST ? row->hist : NULL,
-        .sample = products & TT_PRODUCT_SAMPLE ? row->sample : NULL,
-    };
-    set_tag(&event, tag);
-    if (products != 0)
-        (void)runs_recorder_emit(recorder, &event); /* counts what it drops */
-    return runs_watch_tell_nonfinite(self, &row->stats, tag, event.step);
 }

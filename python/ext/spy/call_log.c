@@ -5,11 +5,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
 #include "calls/source.h"
-#include "probe/log.h"
 #include "tensor/facts.h"
 #include "tensor/walk.h"
 
-/* One call that has ended.  Its tensors are in the pool: inputs, then outputs. */
+/* One call that has ended.  Its tensors are in the pool: outputs, then inputs. */
 typedef struct call_row {
     PyObject *name;  /* owned */
     PyObject *error; /* owned or NULL; the exception's class */
@@ -31,9 +30,9 @@ typedef struct call_log_object {
     size_t row_count, row_cap;
     int64_t *pool; /* owned */
     size_t pool_len, pool_cap;
-    uint64_t probed_at; /* in the pool: tensors of a call inside a compiled graph */
-    uint32_t probed;    /* ... that are there so far */
-    int64_t step;       /* calls are counted from 0 when it changes */
+    uint64_t pending_at; /* in the pool: outputs of the call that ends next */
+    uint32_t pending;    /* ... that are there so far */
+    int64_t step;        /* calls are counted from 0 when it changes */
 } call_log_object;
 
 /* ---- while modules run ------------------------------------------------------ */
@@ -76,6 +75,16 @@ static bool put_slowly(call_log_object *self, PyObject *tensor)
     return type >= 0 && pool_put(self, type, sizes, ndim);
 }
 
+static bool put_tensor(call_log_object *self, const calls_observation *seen)
+{
+    const int64_t *sizes;
+    int32_t ndim;
+    tt_dtype dtype;
+    return calls_observation_shape(seen, &dtype, &sizes, &ndim)
+               ? pool_put(self, (int64_t)dtype, sizes, ndim)
+               : put_slowly(self, seen->tensor);
+}
+
 typedef struct finding {
     call_log_object *self;
     uint32_t count;
@@ -84,15 +93,8 @@ typedef struct finding {
 static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
 {
     finding *f = context;
-    tensor_torch *torch = &f->self->state->torch;
-    tensor_handle handle =
-        tensor_torch_is_plain(torch, tensor) ? tensor_torch_handle(torch, tensor) : NULL;
-    const int64_t *sizes;
-    int32_t ndim;
-    tt_dtype dtype;
-    f->count += handle != NULL && tensor_describe_shape(handle, &dtype, &sizes, &ndim)
-                    ? pool_put(f->self, (int64_t)dtype, sizes, ndim)
-                    : put_slowly(f->self, tensor);
+    const calls_observation seen = { .state = f->self->state, .tensor = tensor };
+    f->count += put_tensor(f->self, &seen);
     return 0;
 }
 
@@ -126,14 +128,28 @@ static call_row *add_row(call_log_object *self, const calls_link *link, const ca
     return row;
 }
 
-static int after(calls_consumer *consumer, calls_link *link, const calls_event *event)
+/* The outputs of a call follow each other, and then it ends. */
+static int on_tensor(calls_consumer *consumer, calls_link *Py_UNUSED(link),
+                     const calls_event *Py_UNUSED(event), const calls_path *Py_UNUSED(path),
+                     const calls_observation *seen)
+{
+    call_log_object *self = (call_log_object *)consumer;
+    if (self->pending == 0)
+        self->pending_at = self->pool_len;
+    self->pending += put_tensor(self, seen);
+    return 0;
+}
+
+/* Inside compiled graphs the arguments are not known. */
+static int on_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     call_log_object *self = (call_log_object *)consumer;
     if (self->state->torch.tensor == NULL)
         (void)tensor_torch_find(&self->state->torch);
-    uint64_t pool_at = self->pool_len;
+    uint64_t pool_at = self->pending > 0 ? self->pending_at : self->pool_len;
+    uint32_t outputs = self->pending;
+    self->pending = 0;
     uint32_t inputs = put_all(self, event->args) + put_all(self, event->kwargs);
-    uint32_t outputs = put_all(self, event->output);
     call_row *row = add_row(self, link, event);
     if (row != NULL) {
         row->end = event->end;
@@ -144,33 +160,13 @@ static int after(calls_consumer *consumer, calls_link *link, const calls_event *
     return 0;
 }
 
-/* ---- inside compiled graphs ------------------------------------------------ */
-
-static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *Py_UNUSED(link),
-                         const calls_probe_place *Py_UNUSED(place))
+static uint32_t wants(calls_consumer *Py_UNUSED(consumer), calls_link *Py_UNUSED(link),
+                      const calls_path *Py_UNUSED(path))
 {
     return PROBE_SEEN;
 }
 
-/* The tensors of one call follow each other.  When it began is not known. */
-static int probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
-                  const calls_probe_place *place, const probe_row *seen)
-{
-    call_log_object *self = (call_log_object *)consumer;
-    if (self->probed == 0)
-        self->probed_at = self->pool_len;
-    self->probed += pool_put(self, (int64_t)seen->dtype, seen->shape, seen->ndim);
-    call_row *row = place->is_last ? add_row(self, link, event) : NULL;
-    if (row != NULL) {
-        row->outputs = self->probed;
-        row->pool_at = self->probed_at;
-    }
-    if (place->is_last)
-        self->probed = 0;
-    return 0;
-}
-
-static const calls_table log_calls = { .after = after, .products = products, .probed = probed };
+static const calls_table log_calls = { .tensor = on_tensor, .after = on_after, .wants = wants };
 
 /* ---- asked for ---------------------------------------------------------------- */
 
@@ -207,8 +203,8 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
         uint64_t at = row.pool_at;
         Py_INCREF(row.name);
         Py_XINCREF(row.error);
-        PyObject *inputs = read_pool(self, &at, row.inputs);   /* given up */
         PyObject *outputs = read_pool(self, &at, row.outputs); /* given up */
+        PyObject *inputs = read_pool(self, &at, row.inputs);   /* given up */
         binding_list_add(&list,
                          Py_BuildValue("(OIINNLLIO)", row.name, row.call, row.depth, inputs, outputs,
                                        (long long)row.start, (long long)(row.end - row.start), row.thread,
@@ -266,7 +262,7 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->trace = PyList_New(0);
     self->types = PyList_New(0);
     calls_consumer_init(&self->consumer, &log_calls, &self->step,
-                        CALLS_TIME | CALLS_DEPTH | CALLS_ERRORS);
+                        CALLS_TIME | CALLS_DEPTH | CALLS_ENTRY | CALLS_ERRORS);
     if (self->trace == NULL || self->types == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;

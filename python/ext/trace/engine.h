@@ -72,7 +72,8 @@ typedef struct trace_place {
 /* What a module link of ours carries. */
 typedef struct trace_link {
     trace_targets targets;
-    int is_root; /* its calls are the iterations */
+    int is_root;         /* its calls are the iterations */
+    PyObject *collected; /* owned or NULL; what a call inside a compiled graph has returned so far */
 } trace_link;
 
 typedef struct trace_tracer {

@@ -107,24 +107,92 @@ static int on_before(calls_consumer *consumer, calls_link *link, const calls_eve
     return 0;
 }
 
+/* dict[key], or a new dict under this key: borrowed; NULL with an exception. */
+static PyObject *dict_inside(PyObject *dict, PyObject *key)
+{
+    PyObject *inner = PyDict_GetItemWithError(dict, key); /* borrowed */
+    PyObject *made = inner == NULL && !PyErr_Occurred() ? PyDict_New() : NULL; /* owned */
+    if (made != NULL)
+        inner = PyDict_SetDefault(dict, key, made);
+    Py_XDECREF(made);
+    return inner;
+}
+
+/* A part of a path, as what it is called by: a number or a text.  Owned; NULL with an exception. */
+static PyObject *key_of(PyObject *part)
+{
+    PyObject *number = PyLong_FromUnicodeObject(part, 10); /* owned */
+    if (number == NULL && PyErr_ExceptionMatches(PyExc_ValueError))
+        PyErr_Clear();
+    return number != NULL || PyErr_Occurred() ? number : Py_NewRef(part);
+}
+
+/* Puts a value where the path leads, into dicts for all containers on the way.  0, or -1 with an exception. */
+static int put_at(PyObject **collected, PyObject *path, PyObject *value)
+{
+    PyObject *dot = PyUnicode_FromString(".");                                     /* owned */
+    PyObject *parts = dot != NULL ? PyUnicode_Split(path, dot, -1) : NULL;         /* owned; "", "0" */
+    PyObject *dict;                                                                /* borrowed */
+    Py_ssize_t count = parts != NULL ? PyList_GET_SIZE(parts) : 0;
+    if (count == 1) {
+        Py_XSETREF(*collected, Py_NewRef(value)); /* the output itself */
+    } else if (count > 1) {
+        if (*collected == NULL || !PyDict_Check(*collected))
+            Py_XSETREF(*collected, PyDict_New());
+        dict = *collected;
+        for (Py_ssize_t i = 1; i < count && dict != NULL; i++) {
+            PyObject *key = key_of(PyList_GET_ITEM(parts, i)); /* owned */
+            if (key == NULL || (i == count - 1 && PyDict_SetItem(dict, key, value) < 0))
+                dict = NULL;
+            else if (i < count - 1)
+                dict = dict_inside(dict, key);
+            Py_XDECREF(key);
+        }
+    }
+    Py_XDECREF(parts);
+    Py_XDECREF(dot);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Of an eager call on_after() has the whole output, with what is no tensor. */
+static int on_tensor(calls_consumer *consumer, calls_link *link, const calls_event *Py_UNUSED(event),
+                     const calls_path *path, const calls_observation *seen)
+{
+    trace_tracer *self = (trace_tracer *)consumer;
+    trace_link *mine = link->data;
+    if (seen->row == NULL || mine == NULL || mine->targets.count == 0 || !trace_is_here(self))
+        return 0;
+    PyObject *value = calls_observation_value(seen); /* owned */
+    int result = value != NULL ? put_at(&mine->collected, path->text, value) : 0;
+    Py_XDECREF(value);
+    return result < 0 || PyErr_Occurred() ? -1 : 0;
+}
+
 static int on_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     trace_tracer *self = (trace_tracer *)consumer;
-    const trace_link *mine = link->data;
+    trace_link *mine = link->data;
     if (mine == NULL || !trace_is_here(self))
         return 0;
-    for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
+    tensor_looks own = { .torch = &self->state->torch };
+    tensor_looks *looks = event->looks != NULL ? event->looks : &own;
+    PyObject *output = Py_XNewRef(event->output != NULL ? event->output : mine->collected); /* owned */
+    Py_CLEAR(mine->collected);
+    for (size_t i = 0; self->is_tracing && output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)
-            trace_look(self, event->looks, target,
-                       target->origin == ORIGIN_OUTPUT ? event->output : event->module, false);
+            trace_look(self, looks, target, target->origin == ORIGIN_OUTPUT ? output : event->module,
+                       false);
     }
+    Py_XDECREF(output);
+    tensor_looks_clear(&own);
     if (is_replica(link, event)) {
         (void)PyDict_DelItem(self->replicas, event->module);
         PyErr_Clear(); /* it was not there */
     } else if (mine->is_root && event->depth == 0) {
-        tensor_looks_clear(event->looks);
-        return end(self, calls_is_training(self->state, event->module), event->output == NULL);
+        if (event->looks != NULL)
+            tensor_looks_clear(event->looks);
+        return end(self, calls_is_training(self->state, event->module), event->exception != NULL);
     }
     return 0;
 }
@@ -132,12 +200,13 @@ static int on_after(calls_consumer *consumer, calls_link *link, const calls_even
 static void free_link(void *data)
 {
     trace_free_targets(&((trace_link *)data)->targets);
+    Py_CLEAR(((trace_link *)data)->collected);
     PyMem_Free(data);
 }
 
 /* Inside compiled graphs: what is returned, where somebody wants it. */
-static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *link,
-                         const calls_probe_place *Py_UNUSED(place))
+static uint32_t wants(calls_consumer *Py_UNUSED(consumer), calls_link *link,
+                      const calls_path *Py_UNUSED(path))
 {
     const trace_link *mine = link->data;
     if (mine == NULL)
@@ -146,5 +215,5 @@ static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *link,
 }
 
 const calls_table trace_calls = {
-    .before = on_before, .after = on_after, .products = products, .free_data = free_link
+    .before = on_before, .tensor = on_tensor, .after = on_after, .wants = wants, .free_data = free_link
 };

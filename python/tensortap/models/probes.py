@@ -20,7 +20,7 @@ from tensortap.files.imports import when_imported
 from tensortap.models.modules import can_run
 from tensortap.models.unseen import skip
 
-OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes, like the next
+INPUTS, OUTPUTS, GRADIENTS = 1, 2, 4  # bits of calls_role, in ModuleTap.probes, like the next
 INNER, PLAIN = 8, 16  # module.compile() was called; forward is the function of its class
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
 
@@ -368,24 +368,15 @@ def _make_forward(module: Any) -> Any:
     return MethodType(forward, module)
 
 
-def _put_tensor(output: Any, path: str, data: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:
-    """Return what a module returned, with one more tensor in it: that itself, or nested dicts."""
+def _make_tensor(data: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return a tensor with these elements, which a probe has copied."""
     import torch
 
     kind = getattr(torch, dtype)
     empty = torch.empty(0, dtype=kind)
-    tensor = (torch.frombuffer(data, dtype=kind) if data else empty).reshape(shape)
-    if not path:
-        return tensor
-    output = {} if output is None else output
-    *outer, last = (int(key) if key.isdigit() else key for key in path[1:].split("."))
-    inside = output
-    for key in outer:
-        inside = inside.setdefault(key, {})
-    inside[last] = tensor
-    return output
+    return (torch.frombuffer(data, dtype=kind) if data else empty).reshape(shape)
 
 
-_core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor)
+_core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _make_tensor)
 if "torch._dynamo" not in sys.modules:  # compiling may import it, with no eager call before
     when_imported("torch._dynamo", _core._dynamo_imported)

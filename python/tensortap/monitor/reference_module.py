@@ -58,7 +58,7 @@ class Reference:
         self.is_checking = False  # extra passes of RCC: nothing is stored
         self.checks: WeakSet[Any] = WeakSet()  # of RCC, which hold inputs
         self.copies = Copies(to_cpu=monitor.cpu_offload)
-        self.consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output))
+        self.consumer = _core.ModuleConsumer(tensor=weakly(monitor, self._on_output))
 
     def set(self, module: torch.nn.Module | None) -> None:
         """Watch another module, or none; an error leaves everything as it was."""
@@ -104,12 +104,11 @@ class Reference:
         for check in self.checks:
             check._forget()
 
-    def _on_output(self, event: Any) -> None:
+    def _on_output(self, name: str, tensor: torch.Tensor) -> None:
         monitor = self._monitor()
         assert monitor is not None
-        for name, tensor in _core.find_tensors(event.output, event.name):
-            if name == event.name or not monitor._is_name_excluded(name):
-                self.store(name, tensor)
+        if not monitor._is_name_excluded(name):
+            self.store(name, tensor)
 
     def store(self, name: str, tensor: torch.Tensor) -> None:
         """Keep what a module of the reference returned, as it is now."""
