@@ -41,9 +41,9 @@ static tt_status fail_errno(tt_error *err, const char *path, int number)
 }
 
 /* Nothing there; to replace; to write to; a link that may not be followed. */
-typedef enum place { FREE, TAKEN, IN_PLACE, LINK } place;
+typedef enum target { FREE, TAKEN, IN_PLACE, LINK } target;
 
-static place look_at(const char *path)
+static target look_at(const char *path)
 {
     struct stat about;
     if (lstat(path, &about) < 0)
@@ -133,7 +133,7 @@ tt_status tt_output_open(const char *path, tt_output **out, tt_error *err)
         return fail_errno(err, path, ENOMEM);
     file->fd = -1;
     file->path = strdup(path);
-    place found = file->path != NULL ? look_at(file->path) : FREE;
+    target found = file->path != NULL ? look_at(file->path) : FREE;
     if (file->path != NULL && found == IN_PLACE)
         open_in_place(file);
     else if (file->path != NULL && found != LINK && (found == TAKEN || !open_nameless(file)))

@@ -133,19 +133,19 @@ static tt_status add_step(tt_page_axis *axis, int64_t step)
 }
 
 tt_status tt_page_axis_follow(tt_page_axis *axis, tt_run *run, int32_t file, int32_t site,
-                              const tt_page_place *place)
+                              const tt_page_progress *progress)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     tt_status st = TT_OK;
-    for (uint32_t k = row != NULL ? tt_index_from(row, place->points) : 0; row != NULL && k < row->count;
-         k++) {
+    for (uint32_t k = row != NULL ? tt_index_from(row, progress->points) : 0;
+         row != NULL && k < row->count; k++) {
         const tt_index_chunk *entry = &row->chunks[k];
         const uint64_t *steps;
         if (has_all(axis, entry->first_step, entry->last_step))
             continue; /* most sites have the same steps */
         st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &steps);
         for (uint32_t i = 0; st == TT_OK && i < entry->n; i++)
-            if (entry->first + i >= place->points)
+            if (entry->first + i >= progress->points)
                 st = add_step(axis, (int64_t)steps[i]);
         if (st < 0 && st != TT_EFORMAT)
             return st;
@@ -284,16 +284,16 @@ static void add_tensor(tt_page_bins *bins, size_t at, const tt_stats *s, float w
 }
 
 /* The bin of a point in its series, which is opened with its first point. */
-static tt_status find_bin(tt_page_bins *bins, tt_page_place *place, int32_t file, int32_t site,
+static tt_status find_bin(tt_page_bins *bins, tt_page_progress *progress, int32_t file, int32_t site,
                           bool is_eval, size_t at_step, size_t *at, float *weight)
 {
-    if (place->series[is_eval] == 0) {
+    if (progress->series[is_eval] == 0) {
         tt_status st = open_series(bins, file, site, is_eval);
         if (st < 0)
             return st;
-        place->series[is_eval] = (int32_t)bins->count;
+        progress->series[is_eval] = (int32_t)bins->count;
     }
-    size_t number = (size_t)place->series[is_eval] - 1, bin = at_step / bins->width;
+    size_t number = (size_t)progress->series[is_eval] - 1, bin = at_step / bins->width;
     tt_page_series *series = &bins->series[number];
     series->points = bin == series->bin ? series->points + 1 : 1;
     series->bin = bin;
@@ -304,7 +304,7 @@ static tt_status find_bin(tt_page_bins *bins, tt_page_place *place, int32_t file
 }
 
 static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run, int32_t file,
-                           int32_t site, const tt_index_chunk *entry, tt_page_place *place,
+                           int32_t site, const tt_index_chunk *entry, tt_page_progress *progress,
                            size_t *cursor)
 {
     enum { PRODUCTS, STEP, PHASE, NUMBER, STATS, READ = STATS + TT_STATS_ALL };
@@ -319,12 +319,12 @@ static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
         bool has_stats = (cells[PRODUCTS][i] & TT_PRODUCT_STATS) != 0;
         bool has_number = (cells[PRODUCTS][i] & TT_PRODUCT_SCALAR) != 0;
         bool is_eval = tt_phases_hold(TT_PHASES_EVAL, cells[PHASE][i]);
-        if (entry->first + i < place->points || (!has_stats && (!has_number || bins->has_tensors)))
+        if (entry->first + i < progress->points || (!has_stats && (!has_number || bins->has_tensors)))
             continue;
         size_t at;
         float weight;
-        st = find_bin(bins, place, file, site, is_eval, place_of(axis, (int64_t)cells[STEP][i], cursor),
-                      &at, &weight);
+        st = find_bin(bins, progress, file, site, is_eval,
+                      place_of(axis, (int64_t)cells[STEP][i], cursor), &at, &weight);
         if (st < 0)
             break;
         tt_stats stats;
@@ -345,19 +345,19 @@ static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
 }
 
 tt_status tt_page_bins_add(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run, int32_t file,
-                           int32_t site, tt_page_place *place, int64_t *lost)
+                           int32_t site, tt_page_progress *progress, int64_t *lost)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
-    size_t cursor = axis->count > 0 && place->points > 0 ? axis->count - 1 : 0;
+    size_t cursor = axis->count > 0 && progress->points > 0 ? axis->count - 1 : 0;
     if (axis->count == 0 || row == NULL)
         return TT_OK;
-    for (uint32_t k = tt_index_from(row, place->points); k < row->count; k++) {
-        tt_status st = add_chunk(bins, axis, run, file, site, &row->chunks[k], place, &cursor);
+    for (uint32_t k = tt_index_from(row, progress->points); k < row->count; k++) {
+        tt_status st = add_chunk(bins, axis, run, file, site, &row->chunks[k], progress, &cursor);
         if (st == TT_EFORMAT)
             *lost += row->chunks[k].n;
         else if (st < 0)
             return st;
-        place->points = row->chunks[k].first + row->chunks[k].n;
+        progress->points = row->chunks[k].first + row->chunks[k].n;
     }
     return TT_OK;
 }

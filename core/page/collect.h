@@ -39,15 +39,15 @@ void tt_page_axis_free(tt_page_axis *axis);
 tt_status tt_page_axis_add(tt_page_axis *axis, tt_run *run, tt_error *err);
 
 /* What has been read of one site of one file. */
-typedef struct tt_page_place {
+typedef struct tt_page_progress {
     int64_t points;
     int32_t series[2]; /* 1 + its number, of training and of evaluation; 0: none yet */
     bool has_sort, is_tensor;
-} tt_page_place;
+} tt_page_progress;
 
 /* Adds the steps of the points that have not been read. */
 tt_status tt_page_axis_follow(tt_page_axis *axis, tt_run *run, int32_t file, int32_t site,
-                              const tt_page_place *place);
+                              const tt_page_progress *progress);
 
 /* One site of one file in training or in evaluation. */
 typedef struct tt_page_series {
@@ -89,7 +89,7 @@ void tt_page_bins_fit(tt_page_bins *bins, const tt_page_axis *axis);
 /* Adds the points of a site of a file that have not been read.  Those that cannot be read because
  * the file is damaged are counted in *lost. */
 tt_status tt_page_bins_add(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run, int32_t file,
-                           int32_t site, tt_page_place *place, int64_t *lost);
+                           int32_t site, tt_page_progress *progress, int64_t *lost);
 /* Joins neighbours: half as many bins. */
 void tt_page_bins_halve(tt_page_bins *bins);
 /* Remembers under this number what was added since the last mark. */

@@ -54,7 +54,7 @@ static void forget(tt_page *page)
         for (size_t sort = 0; sort < TT_PAGE_SORT_COUNT_; sort++)
             tt_page_bins_free(&s->bins[sort]);
         for (size_t f = 0; f < s->files_cap; f++)
-            free(s->files[f].places);
+            free(s->files[f].progress);
         free(s->files);
         s->files = NULL;
         s->files_cap = 0;
@@ -125,8 +125,8 @@ static tt_status grow_zeroed(void *array, size_t *cap, size_t i, size_t size)
     return st;
 }
 
-/* Finds the place of a site that has points which were not read; NULL: it has none. */
-static tt_status find_place(tt_page_source *s, int32_t file, int32_t site, tt_page_place **out)
+/* Finds the progress of a site that has points which were not read; NULL: it has none. */
+static tt_status find_progress(tt_page_source *s, int32_t file, int32_t site, tt_page_progress **out)
 {
     const tt_index_site *row = tt_run_row(s->run, file, site);
     *out = NULL;
@@ -135,17 +135,17 @@ static tt_status find_place(tt_page_source *s, int32_t file, int32_t site, tt_pa
     tt_status st = grow_zeroed(&s->files, &s->files_cap, (size_t)file, sizeof *s->files);
     tt_page_file *of = st == TT_OK ? &s->files[file] : NULL;
     if (st == TT_OK)
-        st = grow_zeroed(&of->places, &of->cap, (size_t)site, sizeof *of->places);
+        st = grow_zeroed(&of->progress, &of->cap, (size_t)site, sizeof *of->progress);
     if (st < 0)
         return st;
-    tt_page_place *place = &of->places[site];
-    if (!place->has_sort && site < s->looked && s->latest[site].file >= 0) {
-        place->has_sort = true; /* once and for all: its series have numbers */
-        place->is_tensor = !is_number(&s->latest[site]);
+    tt_page_progress *progress = &of->progress[site];
+    if (!progress->has_sort && site < s->looked && s->latest[site].file >= 0) {
+        progress->has_sort = true; /* once and for all: its series have numbers */
+        progress->is_tensor = !is_number(&s->latest[site]);
     }
-    if (place->has_sort &&
-        row->chunks[row->count - 1].first + row->chunks[row->count - 1].n > place->points)
-        *out = place;
+    if (progress->has_sort &&
+        row->chunks[row->count - 1].first + row->chunks[row->count - 1].n > progress->points)
+        *out = progress;
     return TT_OK;
 }
 
@@ -154,10 +154,10 @@ static tt_status read_points(tt_page *page, tt_page_source *s, tt_page_sort sort
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < s->looked; site++)
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(s->run); f++) {
-            tt_page_place *place;
-            st = find_place(s, f, site, &place);
-            if (st == TT_OK && place != NULL && place->is_tensor == (sort == TT_PAGE_TENSORS))
-                st = tt_page_bins_add(&s->bins[sort], &page->axis, s->run, f, site, place, &s->lost);
+            tt_page_progress *progress;
+            st = find_progress(s, f, site, &progress);
+            if (st == TT_OK && progress != NULL && progress->is_tensor == (sort == TT_PAGE_TENSORS))
+                st = tt_page_bins_add(&s->bins[sort], &page->axis, s->run, f, site, progress, &s->lost);
         }
     return st;
 }
@@ -206,10 +206,10 @@ static tt_status follow_axis(tt_page *page, tt_page_source *s)
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < s->looked; site++)
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(s->run); f++) {
-            tt_page_place *place;
-            st = find_place(s, f, site, &place);
-            if (st == TT_OK && place != NULL)
-                st = tt_page_axis_follow(&page->axis, s->run, f, site, place);
+            tt_page_progress *progress;
+            st = find_progress(s, f, site, &progress);
+            if (st == TT_OK && progress != NULL)
+                st = tt_page_axis_follow(&page->axis, s->run, f, site, progress);
         }
     return st;
 }

@@ -12,7 +12,7 @@ typedef enum tt_page_sort { TT_PAGE_NUMBERS, TT_PAGE_TENSORS, TT_PAGE_SORT_COUNT
 
 /* What has been read of one file of a run. */
 typedef struct tt_page_file {
-    tt_page_place *places; /* owned; of each site of the run */
+    tt_page_progress *progress; /* owned; of each site of the run */
     size_t cap;
 } tt_page_file;
 

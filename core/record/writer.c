@@ -32,7 +32,7 @@ void tt_writer_free(tt_writer_batch *batch)
 /* Tells user threads which values are no longer there. */
 static void mark_gone(tt_recorder *rec)
 {
-    const tt_places *holes = &rec->store.index.holes;
+    const tt_offsets *holes = &rec->store.index.holes;
     for (; rec->holes_seen + 1 < holes->count; rec->holes_seen += 2)
         for (size_t row = 0; row < TT_VALUE_ROWS; row++)
             if (rec->values[row].place >= holes->at[rec->holes_seen] &&

@@ -3,7 +3,7 @@
  * Exists so that every front end draws tensors in the same way.  `dot` is the
  * better typesetter while a chart is small.  It draws as many rows as the
  * longest chain has nodes and knows no order of time, so for a large chart
- * graph_place.c determines all positions.
+ * graph_layout.c determines all positions.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/graph.h"
 
@@ -268,11 +268,11 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 /* ---- a large chart, with positions --------------------------------------------- */
 
 /* The nodes of a frame that are next to each other, in a box with the function's name. */
-static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_place *place, size_t first)
+static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_layout *layout, size_t first)
 {
     const tt_graph_node *node = &graph->nodes[first];
     tt_graph_point low, high;
-    size_t end = tt_graph_place_run(place, graph, first, &low, &high);
+    size_t end = tt_graph_layout_run(layout, graph, first, &low, &high);
     put_cluster(out, node, node->id);
     double half = 3.2 * (double)strlen(frame_label(node)) + 6; /* about half of the name's width */
     put_point(out, "\", lp=\"", low.x + half, low.y + 9);
@@ -280,7 +280,7 @@ static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_place *
     put_point(out, ",", high.x, low.y);
     tt_buf_printf(out, "\"]\n");
     for (size_t i = first; i < end; i++)
-        put_node(out, &graph->nodes[i], &place->spots[i]);
+        put_node(out, &graph->nodes[i], &layout->spots[i]);
     tt_buf_printf(out, "  }\n");
     return end;
 }
@@ -329,24 +329,24 @@ static void move_down(tt_graph_curve *curve, double by)
 
 tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
 {
-    tt_graph_place place = { 0 };
+    tt_graph_layout layout = { 0 };
     size_t *stubs = calloc(graph->node_count + 1, sizeof *stubs); /* owned; that end at each node */
-    tt_status st = stubs != NULL ? tt_graph_place_make(&place, graph, sizes) : TT_ENOMEM;
+    tt_status st = stubs != NULL ? tt_graph_layout_make(&layout, graph, sizes) : TT_ENOMEM;
     if (st < 0)
         goto out;
     put_head(out, "outputorder=edgesfirst,");
     for (size_t i = 0; i < graph->node_count;) {
-        if (place.spots[i].is_start) {
-            i = put_run(out, graph, &place, i);
+        if (layout.spots[i].is_start) {
+            i = put_run(out, graph, &layout, i);
             continue;
         }
-        put_node(out, &graph->nodes[i], &place.spots[i]);
+        put_node(out, &graph->nodes[i], &layout.spots[i]);
         i++;
     }
     for (size_t i = 0, from, to; i < graph->edge_count; i++) {
         if (!tt_graph_ends(graph, i, &from, &to) || from >= to)
             continue;
-        tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
+        tt_graph_curve curve = tt_graph_layout_curve(&layout, from, to);
         if (curve.is_stub)
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
         put_curve(out, &graph->edges[i], &curve, &graph->nodes[from]);
@@ -355,7 +355,7 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
     st = out->st;
 out:
     free(stubs);
-    tt_graph_place_free(&place);
+    tt_graph_layout_free(&layout);
     return st;
 }
 

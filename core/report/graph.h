@@ -38,7 +38,7 @@ void tt_graph_label(tt_buf *out, const tt_graph_node *node);
 double tt_graph_part(tt_dtype dtype, const void *element, size_t part);
 int64_t tt_graph_integer(tt_dtype dtype, const void *element); /* read as uint64_t for TT_U64 */
 
-/* ---- graph_place.c: a large chart ---------------------------------------- */
+/* ---- graph_layout.c: a large chart ---------------------------------------- */
 
 typedef struct tt_graph_point {
     double x, y;
@@ -57,11 +57,11 @@ typedef struct tt_graph_spot {
     bool is_start; /* of a run of nodes of one frame in a column */
 } tt_graph_spot;
 
-typedef struct tt_graph_place {
+typedef struct tt_graph_layout {
     tt_graph_spot *spots;       /* owned; by node */
     const tt_graph_size *sizes; /* borrowed */
     tt_graph_size page;
-} tt_graph_place;
+} tt_graph_layout;
 
 /* Bezier curves, one behind the other: 1 + 3 n points, and the tip of the arrow. */
 typedef struct tt_graph_curve {
@@ -71,13 +71,13 @@ typedef struct tt_graph_curve {
     bool is_stub; /* only its end is drawn: the start is too far away, and named instead */
 } tt_graph_curve;
 
-tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes);
-void tt_graph_place_free(tt_graph_place *place);
+tt_status tt_graph_layout_make(tt_graph_layout *out, const tt_graph *graph, const tt_graph_size *sizes);
+void tt_graph_layout_free(tt_graph_layout *layout);
 /* from < to: positions of nodes */
-tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to);
+tt_graph_curve tt_graph_layout_curve(const tt_graph_layout *layout, size_t from, size_t to);
 /* Finds the box around the nodes that stand together from `first` on; returns the position
  * after the last of them. */
-size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
-                          tt_graph_point *low, tt_graph_point *high);
+size_t tt_graph_layout_run(const tt_graph_layout *layout, const tt_graph *graph, size_t first,
+                           tt_graph_point *low, tt_graph_point *high);
 
 #endif

@@ -222,7 +222,7 @@ static tt_status check_block(check *c, int64_t at, const tt_block_head *head)
         return st;
     switch (head->kind) {
     case TT_BLOCK_SESSION:
-        return tt_places_add(&c->index.sessions, at);
+        return tt_offsets_add(&c->index.sessions, at);
     case TT_BLOCK_BATCH:
         st = c->out >= 0 ? check_chunks(c) : TT_OK;
         return st == TT_OK ? tt_index_read(&c->index, c->reader.scan.body.data, c->reader.scan.body.len,

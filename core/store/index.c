@@ -36,22 +36,22 @@ tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out)
     return TT_OK;
 }
 
-tt_status tt_places_add(tt_places *places, int64_t at)
+tt_status tt_offsets_add(tt_offsets *offsets, int64_t at)
 {
-    if (places->count >= TT_INDEX_PLACES_MAX)
+    if (offsets->count >= TT_INDEX_OFFSETS_MAX)
         return TT_EFORMAT;
-    tt_status st = tt_grow(&places->at, &places->cap, (size_t)places->count + 1, sizeof at);
+    tt_status st = tt_grow(&offsets->at, &offsets->cap, (size_t)offsets->count + 1, sizeof at);
     if (st == TT_OK)
-        places->at[places->count++] = at;
+        offsets->at[offsets->count++] = at;
     return st;
 }
 
-uint32_t tt_places_upto(const tt_places *places, int64_t at)
+uint32_t tt_offsets_upto(const tt_offsets *offsets, int64_t at)
 {
-    uint32_t low = 0, high = places->count;
+    uint32_t low = 0, high = offsets->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (places->at[middle] <= at)
+        if (offsets->at[middle] <= at)
             low = middle + 1;
         else
             high = middle;
@@ -86,7 +86,7 @@ void tt_index_sort_holes(tt_index *index)
 
 bool tt_index_is_hole(const tt_index *index, int64_t at)
 {
-    return tt_places_upto(&index->holes, at) % 2 == 1; /* behind a start and not yet behind its end */
+    return tt_offsets_upto(&index->holes, at) % 2 == 1; /* behind a start and not yet behind its end */
 }
 
 static int64_t end_of(const tt_index_chunk *chunk)
@@ -292,15 +292,15 @@ static tt_status read_row(tt_index *index, tt_cursor *cursor)
     return TT_OK;
 }
 
-static tt_status read_places(tt_places *places, tt_cursor *cursor, uint64_t count)
+static tt_status read_offsets(tt_offsets *offsets, tt_cursor *cursor, uint64_t count)
 {
     tt_status st = TT_OK;
     for (int64_t at = 0; st == TT_OK && count > 0; count--) {
         at = (int64_t)((uint64_t)at + tt_cursor_varint(cursor));
         if (cursor->is_bad || at < 0)
             return TT_EFORMAT;
-        if (places->count == 0 || places->at[places->count - 1] < at)
-            st = tt_places_add(places, at);
+        if (offsets->count == 0 || offsets->at[offsets->count - 1] < at)
+            st = tt_offsets_add(offsets, at);
     }
     return st;
 }
@@ -319,7 +319,7 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
     case TT_SECTION_MODULE:
         if (index->notes.count > 0 && index->notes.at[index->notes.count - 1] >= block_at)
             return TT_OK;
-        return tt_places_add(&index->notes, block_at);
+        return tt_offsets_add(&index->notes, block_at);
     case TT_SECTION_LOST:
         index->lost_events = (int64_t)(tt_cursor_varint(cursor) & INT64_MAX);
         index->lost_bytes = (int64_t)(tt_cursor_varint(cursor) & INT64_MAX);
@@ -329,17 +329,17 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
             uint64_t from = tt_cursor_varint(cursor), to = tt_cursor_varint(cursor);
             if (cursor->is_bad || from > to || to > INT64_MAX)
                 return TT_EFORMAT;
-            st = tt_places_add(&index->holes, (int64_t)from);
+            st = tt_offsets_add(&index->holes, (int64_t)from);
             if (st == TT_OK)
-                st = tt_places_add(&index->holes, (int64_t)to);
+                st = tt_offsets_add(&index->holes, (int64_t)to);
         }
         return st;
     case TT_SECTION_INDEX:
         return read_row(index, cursor);
     case TT_SECTION_PLACES: {
         uint64_t sessions = tt_cursor_varint(cursor), notes = tt_cursor_varint(cursor);
-        st = read_places(&index->sessions, cursor, sessions);
-        return st < 0 ? st : read_places(&index->notes, cursor, notes);
+        st = read_offsets(&index->sessions, cursor, sessions);
+        return st < 0 ? st : read_offsets(&index->notes, cursor, notes);
     }
     default:
         return TT_OK; /* of a later version: not needed to understand the rest */
@@ -413,12 +413,12 @@ static void put_row(tt_buf *section, int32_t site, const tt_index_site *row)
     }
 }
 
-static void put_places(tt_buf *section, const tt_places *places)
+static void put_offsets(tt_buf *section, const tt_offsets *offsets)
 {
     int64_t before = 0;
-    for (uint32_t i = 0; i < places->count; i++) {
-        tt_buf_varint(section, (uint64_t)(places->at[i] - before));
-        before = places->at[i];
+    for (uint32_t i = 0; i < offsets->count; i++) {
+        tt_buf_varint(section, (uint64_t)(offsets->at[i] - before));
+        before = offsets->at[i];
     }
 }
 
@@ -440,8 +440,8 @@ void tt_index_pack(const tt_index *index, tt_buf *out)
     }
     tt_buf_varint(&section, index->sessions.count);
     tt_buf_varint(&section, index->notes.count);
-    put_places(&section, &index->sessions);
-    put_places(&section, &index->notes);
+    put_offsets(&section, &index->sessions);
+    put_offsets(&section, &index->notes);
     put_section(out, TT_SECTION_PLACES, &section);
     for (uint32_t i = 0; i < index->holes.count; i++)
         tt_buf_varint(&section, (uint64_t)index->holes.at[i]);

@@ -19,7 +19,7 @@ enum {
     /* A clock moves on, so that a point takes at least a byte of its chunk.  So many
      * points of a file may take less: those of a program that gives times of its own. */
     TT_INDEX_UNPAID_MAX = 1 << 20,
-    TT_INDEX_PLACES_MAX = 1 << 20,
+    TT_INDEX_OFFSETS_MAX = 1 << 20,
     TT_BLOCK_CHUNK_MAX = 32 << 20, /* bytes of a chunk */
 };
 
@@ -48,11 +48,11 @@ typedef struct tt_index_site {
     uint32_t latest_len;
 } tt_index_site;
 
-typedef struct tt_places {
+typedef struct tt_offsets {
     int64_t *at; /* owned; ascending */
     uint32_t count;
     size_t cap;
-} tt_places;
+} tt_offsets;
 
 typedef struct tt_index {
     tt_sites *sites;    /* borrowed */
@@ -64,8 +64,8 @@ typedef struct tt_index {
     int64_t unpaid;     /* points beyond the bytes of their chunks */
     int64_t refused_at; /* after TT_ELIMIT: the chunk that was too many */
     tt_span steps;
-    tt_places sessions, notes;
-    tt_places holes; /* from, to, from, to ...; a writer's are in order of eviction */
+    tt_offsets sessions, notes;
+    tt_offsets holes; /* from, to, from, to ...; a writer's are in order of eviction */
     int64_t lost_events, lost_bytes;
 } tt_index;
 
@@ -78,8 +78,8 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
 uint32_t tt_index_from(const tt_index_site *row, int64_t point);
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
-tt_status tt_places_add(tt_places *places, int64_t at);
-uint32_t tt_places_upto(const tt_places *places, int64_t at); /* how many are at `at` or before */
+tt_status tt_offsets_add(tt_offsets *offsets, int64_t at);
+uint32_t tt_offsets_upto(const tt_offsets *offsets, int64_t at); /* how many are at `at` or before */
 /* Puts the holes in order, so that tt_index_is_hole can find them. */
 void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);

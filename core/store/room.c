@@ -29,15 +29,15 @@ void tt_store_value_written(tt_store *store, int64_t at, bool is_first)
         return;
     uint32_t count = store->segments.count;
     bool is_new = count == 0 || (is_first && at - store->segments.at[count - 1] >= stretch_size(store));
-    if (is_new && tt_places_add(&store->segments, at) == TT_OK &&
-        tt_places_add(&store->used_at, store->end) < 0)
+    if (is_new && tt_offsets_add(&store->segments, at) == TT_OK &&
+        tt_offsets_add(&store->used_at, store->end) < 0)
         store->segments.count--; /* out of memory: the stretch before grows instead */
     tt_store_value_used(store, at);
 }
 
 void tt_store_value_used(tt_store *store, int64_t at)
 {
-    uint32_t upto = tt_places_upto(&store->segments, at);
+    uint32_t upto = tt_offsets_upto(&store->segments, at);
     if (upto > 0)
         store->used_at.at[upto - 1] = store->end;
 }
@@ -77,9 +77,9 @@ static tt_status give_up_one(tt_store *store, tt_error *err)
     tt_store_put_pair(store, TT_SECTION_HOLES, from, to);
     tt_status st = tt_store_flush(store, err);
     if (st == TT_OK)
-        st = tt_places_add(&store->index.holes, from);
+        st = tt_offsets_add(&store->index.holes, from);
     if (st == TT_OK)
-        st = tt_places_add(&store->index.holes, to);
+        st = tt_offsets_add(&store->index.holes, to);
     if (st < 0)
         return st;
     size_t behind = (size_t)(count - victim - 1) * sizeof(int64_t);
@@ -101,7 +101,7 @@ static tt_status give_up_one(tt_store *store, tt_error *err)
 /* Makes room for a piece, unless its value would not fit if it were alone. */
 tt_status tt_store_make_room(tt_store *store, const tt_value_head *piece, bool *has_room, tt_error *err)
 {
-    const tt_places *holes = &store->index.holes;
+    const tt_offsets *holes = &store->index.holes;
     tt_status st = TT_OK;
     uint32_t known = holes->count;
     bool fits = store->packer != NULL || piece->total <= store->max_bytes;

@@ -299,7 +299,7 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
         .dropped_events = tap->index.lost_events,
         .damaged_bytes = tap->scan.damaged,
     };
-    const tt_places *sessions = &tap->index.sessions;
+    const tt_offsets *sessions = &tap->index.sessions;
     if (tap->stopped != NULL &&
         (sessions->count == 0 || tap->stopped_at > sessions->at[sessions->count - 1]))
         out->stopped = tap->stopped; /* and the run did not go on */

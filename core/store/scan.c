@@ -97,7 +97,7 @@ static tt_status take(tt_scan *scan, int64_t at, const tt_block_head *head)
     if (st < 0)
         return st;
     if (head->kind == TT_BLOCK_SESSION)
-        return tt_places_add(&scan->index->sessions, at);
+        return tt_offsets_add(&scan->index->sessions, at);
     return tt_index_read(scan->index, scan->body.data, scan->body.len, at, at + TT_BLOCK_HEADER);
 }
 

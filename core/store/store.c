@@ -150,9 +150,9 @@ static tt_status put_text(tt_store *store, tt_section kind, tt_buf *section, tt_
     tt_section_put(&store->body, kind, section);
     tt_status st = store->body.st;
     tt_buf_free(section);
-    const tt_places *notes = &store->index.notes;
+    const tt_offsets *notes = &store->index.notes;
     if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
-        st = tt_places_add(&store->index.notes, store->end);
+        st = tt_offsets_add(&store->index.notes, store->end);
     return tt_fail_plain(err, st);
 }
 
@@ -272,7 +272,7 @@ static tt_status put_session(tt_store *store, const char *const *info, tt_error 
     int64_t at = store->end;
     tt_status st = tt_store_put(store, TT_BLOCK_SESSION, store->steps, &body, NULL, 0, err);
     if (st == TT_OK)
-        st = tt_places_add(&store->index.sessions, at);
+        st = tt_offsets_add(&store->index.sessions, at);
     tt_buf_free(&body);
     return st;
 }

@@ -32,12 +32,12 @@ typedef struct tt_store {
     tt_points merged; /* scratch of merge.c */
     tt_buf scratch;
     /* max_bytes: see room.c */
-    int64_t max_bytes;  /* 0: no limit */
-    int64_t punched;    /* bytes given back */
-    tt_places segments; /* starts of stretches that hold values, oldest first */
-    tt_places used_at;  /* of each: `end` when a value in it was last referred to */
-    bool is_full;       /* no room for values: none is taken any more */
-    bool has_told_size; /* a note says that a value is larger than max_bytes */
+    int64_t max_bytes;   /* 0: no limit */
+    int64_t punched;     /* bytes given back */
+    tt_offsets segments; /* starts of stretches that hold values, oldest first */
+    tt_offsets used_at;  /* of each: `end` when a value in it was last referred to */
+    bool is_full;        /* no room for values: none is taken any more */
+    bool has_told_size;  /* a note says that a value is larger than max_bytes */
     bool is_failed;
     void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
 } tt_store;

@@ -50,10 +50,10 @@ static int64_t choose_pivot(const int64_t *x, size_t n, bool is_unsigned)
 
 /* ---- one loop for both ways ------------------------------------------------ */
 
-typedef struct place {
+typedef struct encoding {
     i64v change;      /* what makes a f64 of an integer: added if near, xored to its upper bits if far */
     f64v pivot, zero; /* as such a f64; zero: at or below all others if it cannot be among them */
-} place;
+} encoding;
 
 typedef struct sums {
     f64v square[2], low, high;
@@ -61,8 +61,8 @@ typedef struct sums {
     i64v raw;                  /* of the integers themselves; far only */
 } sums;
 
-static inline __attribute__((always_inline)) void add_vector(sums *s, const place *at, i64v x, int turn,
-                                                             bool is_far)
+static inline __attribute__((always_inline)) void add_vector(sums *s, const encoding *at, i64v x,
+                                                             int turn, bool is_far)
 {
     i64v digits = is_far ? i64v_xor(i64v_upper(x, FAR_SHIFT), at->change) : i64v_add(x, at->change);
     f64v v = f64v_of_bits(digits);
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void add_vector(sums *s, const plac
 }
 
 /* Returns how many pivots have been added to fill the last vector. */
-static inline __attribute__((always_inline)) size_t add_all(sums *s, const place *at, const int64_t *x,
+static inline __attribute__((always_inline)) size_t add_all(sums *s, const encoding *at, const int64_t *x,
                                                             size_t n, int64_t pivot, bool is_far)
 {
     *s = (sums){ .square = { f64v_set(0), f64v_set(0) },
@@ -168,8 +168,8 @@ static bool add_near(const int64_t *x, size_t n, int64_t pivot_bits, bool is_uns
     int128 pivot = widen(pivot_bits, is_unsigned);
     bool has_zero = pivot > -REACH && pivot < REACH; /* else it cannot be among the elements */
     int64_t zero_distance = has_zero ? (int64_t)-pivot : 0;
-    place at = { i64v_set((int64_t)(MIDDLE_BITS - (uint64_t)pivot_bits)), f64v_set(MIDDLE),
-                 f64v_set(has_zero ? MIDDLE + (double)zero_distance : 0.0) };
+    encoding at = { i64v_set((int64_t)(MIDDLE_BITS - (uint64_t)pivot_bits)), f64v_set(MIDDLE),
+                    f64v_set(has_zero ? MIDDLE + (double)zero_distance : 0.0) };
     sums s;
     size_t fill = add_all(&s, &at, x, n, pivot_bits, false);
     double low = least(s.low) - MIDDLE, high = most(s.high) - MIDDLE;
@@ -228,8 +228,8 @@ static bool add_far(const int64_t *x, size_t n, int64_t pivot_bits, bool is_unsi
     const int128 start = is_unsigned ? 0 : (int128)INT64_MIN;
 #define DIGITS_OF(x) ((int64_t)((((uint64_t)(x) >> FAR_SHIFT) ^ change) - DIGITS_BITS))
     int64_t pivot = DIGITS_OF(pivot_bits), zero = DIGITS_OF(0);
-    place at = { i64v_set((int64_t)change), f64v_set(0x1p52 + (double)pivot),
-                 f64v_set(0x1p52 + (double)zero) };
+    encoding at = { i64v_set((int64_t)change), f64v_set(0x1p52 + (double)pivot),
+                    f64v_set(0x1p52 + (double)zero) };
     sums s;
     size_t fill = add_all(&s, &at, x, n, pivot_bits, true);
     int64_t low = (int64_t)(least(s.low) - 0x1p52), high = (int64_t)(most(s.high) - 0x1p52);

@@ -492,7 +492,7 @@ class PathTracer:
     error: Final[object]
     matched: Final[bytearray]
     def add_module(self, module: Any, name: str, is_root: bool, targets: list[Any], /) -> None: ...
-    def add_place(
+    def add_method(
         self,
         code: CodeType,
         module: Any,

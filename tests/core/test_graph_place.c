@@ -1,4 +1,4 @@
-/* test_graph_place.c -- a large chart is a page that is read column by column.
+/* test_graph_layout.c -- a large chart is a page that is read column by column.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 #include "report/graph.h"
@@ -19,7 +19,7 @@ typedef struct page {
     tt_graph_node nodes[NODES];
     tt_graph_size sizes[NODES];
     tt_graph graph;
-    tt_graph_place place;
+    tt_graph_layout place;
 } page;
 
 /* A loop of four lines, its tables of several heights. */
@@ -33,13 +33,13 @@ static page *make_page(size_t count)
         p->sizes[i] = (tt_graph_size){ 200 + 30.0 * (double)(i % 3), 90 + 40.0 * (double)(i % 4) };
     }
     p->graph = (tt_graph){ .nodes = p->nodes, .node_count = count };
-    assert_int_equal(tt_graph_place_make(&p->place, &p->graph, p->sizes), TT_OK);
+    assert_int_equal(tt_graph_layout_make(&p->place, &p->graph, p->sizes), TT_OK);
     return p;
 }
 
 static void free_page(page *p)
 {
-    tt_graph_place_free(&p->place);
+    tt_graph_layout_free(&p->place);
     free(p);
 }
 
@@ -99,7 +99,7 @@ static void arrows_end_at_the_edge_of_their_table(void **state)
     for (size_t from = 0; from < NODES; from += 7)
         for (size_t to = from + 1; to < NODES; to += 13) {
             p->place.spots[from].lane = from;
-            tt_graph_curve curve = tt_graph_place_curve(&p->place, from, to);
+            tt_graph_curve curve = tt_graph_layout_curve(&p->place, from, to);
             const tt_graph_spot *spot = &p->place.spots[to];
             double x = fabs(curve.tip.x - spot->x) - p->sizes[to].width / 2;
             double y = fabs(curve.tip.y - spot->y) - p->sizes[to].height / 2;
@@ -134,10 +134,10 @@ static void no_arrow_crosses_a_table(void **state)
         edges[count++] = (tt_graph_edge){ from + 1, from + 2 + from * 7 % (NODES - 1 - from) };
     p->graph.edges = edges;
     p->graph.edge_count = count;
-    tt_graph_place_free(&p->place);
-    assert_int_equal(tt_graph_place_make(&p->place, &p->graph, p->sizes), TT_OK);
+    tt_graph_layout_free(&p->place);
+    assert_int_equal(tt_graph_layout_make(&p->place, &p->graph, p->sizes), TT_OK);
     for (size_t i = 0; i < count; i++) {
-        tt_graph_curve c = tt_graph_place_curve(&p->place, edges[i].from - 1, edges[i].to - 1);
+        tt_graph_curve c = tt_graph_layout_curve(&p->place, edges[i].from - 1, edges[i].to - 1);
         assert_true(c.count % 3 == 1 && c.count <= TT_GRAPH_CURVE);
         for (size_t k = 0; k + 3 < c.count; k += 3)
             for (double t = 0; t <= 1; t += 1.0 / 64) {
@@ -159,14 +159,14 @@ static void a_frame_holds_its_tables(void **state)
         p->nodes[i].frame = 1 + i / 5 % 2;
         p->nodes[i].function = "f";
     }
-    tt_graph_place_free(&p->place);
-    assert_int_equal(tt_graph_place_make(&p->place, &p->graph, p->sizes), TT_OK);
+    tt_graph_layout_free(&p->place);
+    assert_int_equal(tt_graph_layout_make(&p->place, &p->graph, p->sizes), TT_OK);
     size_t covered = 0;
     for (size_t i = 0; i < 40; i++) {
         if (!p->place.spots[i].is_start)
             continue;
         tt_graph_point low, high;
-        size_t end = tt_graph_place_run(&p->place, &p->graph, i, &low, &high);
+        size_t end = tt_graph_layout_run(&p->place, &p->graph, i, &low, &high);
         for (size_t k = i; k < end; k++, covered++) {
             assert_int_equal(p->nodes[k].frame, p->nodes[i].frame);
             assert_true(p->place.spots[k].y - p->sizes[k].height / 2 > low.y);

@@ -65,7 +65,7 @@ static void a_bin_keeps_extremes_and_nan_however_many_steps_it_has(void **state)
     int64_t lost = 0;
     assert_int_equal(tt_page_axis_add(&axis, run, &err), 0);
     assert_int_equal(axis.count, 1000);
-    tt_page_place places[2] = { { 0 } };
+    tt_page_progress places[2] = { { 0 } };
     int32_t a = tt_run_find(run, "activation/a"), loss = tt_run_find(run, "loss");
     tt_page_bins_init(&tensors, &axis, true, 100, false);
     tt_page_bins_init(&numbers, &axis, false, 64, false);

@@ -139,8 +139,8 @@ static void a_value_with_an_evicted_piece_is_an_evicted_value(void **state)
                      TT_OK);
     assert_int_equal(tt_store_flush(&store, &err), TT_OK);
     tt_store_put_pair(&store, TT_SECTION_HOLES, pieces[0].at, pieces[1].at);
-    assert_int_equal(tt_places_add(&store.index.holes, pieces[0].at), TT_OK);
-    assert_int_equal(tt_places_add(&store.index.holes, pieces[1].at), TT_OK);
+    assert_int_equal(tt_offsets_add(&store.index.holes, pieces[0].at), TT_OK);
+    assert_int_equal(tt_offsets_add(&store.index.holes, pieces[1].at), TT_OK);
     assert_int_equal(tt_store_close(&store, &err), TT_OK);
     tt_sites_free(sites);
     tt_run *run = read_run(folder);

@@ -17,10 +17,10 @@ typedef struct naming {
     PyObject *name, *found;
 } naming;
 
-static int add_named(void *context, PyObject *tensor, const tensor_place *place)
+static int add_named(void *context, PyObject *tensor, const tensor_path *place)
 {
     naming *work = context;
-    binding_list_add(&work->found, Py_BuildValue("(NO)", tensor_place_name(work->name, place), tensor));
+    binding_list_add(&work->found, Py_BuildValue("(NO)", tensor_path_name(work->name, place), tensor));
     return work->found != NULL ? 0 : -1;
 }
 

@@ -156,13 +156,13 @@ typedef struct known_path {
 } known_path;
 
 /* NULL with an exception. */
-static const calls_path *path_at(const found_tensors *found, const tensor_place *at)
+static const calls_path *path_at(const found_tensors *found, const tensor_path *at)
 {
     known_path *known = calls_cache_find(found->known, at->hash);
     if (known != NULL)
         return known->path;
-    PyObject *none = PyUnicode_FromString("");                             /* owned */
-    PyObject *text = none != NULL ? tensor_place_name(none, at) : NULL;    /* owned */
+    PyObject *none = PyUnicode_FromString("");                         /* owned */
+    PyObject *text = none != NULL ? tensor_path_name(none, at) : NULL; /* owned */
     const calls_path *path = NULL;
     if (text != NULL)
         path = calls_path_of(&found->state->calls->paths, found->role, text);
@@ -176,7 +176,7 @@ static const calls_path *path_at(const found_tensors *found, const tensor_place 
     return path;
 }
 
-static int found_one(void *context, PyObject *tensor, const tensor_place *at)
+static int found_one(void *context, PyObject *tensor, const tensor_path *at)
 {
     found_tensors *found = context;
     const calls_path *path = path_at(found, at);

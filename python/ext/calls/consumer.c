@@ -104,8 +104,8 @@ static int tell_tensor(calls_consumer *consumer, calls_link *link, const calls_e
                        const calls_path *path, const calls_observation *seen)
 {
     consumer_object *self = (consumer_object *)consumer;
-    PyObject *function = Py_XNewRef(self->tensor);                /* owned: it may remove itself */
-    PyObject *name = PyUnicode_Concat(link->name, path->text);    /* owned */
+    PyObject *function = Py_XNewRef(self->tensor);             /* owned: it may remove itself */
+    PyObject *name = PyUnicode_Concat(link->name, path->text); /* owned */
     PyObject *tensor = name != NULL ? calls_observation_value(seen) : NULL; /* owned */
     PyObject *result = NULL;
     if (tensor != NULL && function != NULL)
@@ -153,9 +153,9 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->tensor = tensor != Py_None ? Py_NewRef(tensor) : NULL;
     self->raises = raises != 0;
     uint32_t asks = CALLS_PHASE | (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) |
-                     (errors ? CALLS_ERRORS : 0u);
-    calls_consumer_init(&self->consumer, self->tensor != NULL ? &tensor_calls : &event_calls,
-                        &self->step, asks);
+                    (errors ? CALLS_ERRORS : 0u);
+    calls_consumer_init(&self->consumer, self->tensor != NULL ? &tensor_calls : &event_calls, &self->step,
+                        asks);
     return (PyObject *)self;
 }
 
@@ -173,13 +173,14 @@ static PyMemberDef consumer_members[] = {
     { 0 },
 };
 
-BINDING_CLASS(calls_consumer, "tensortap._core.ModuleConsumer", consumer_object, BINDING_GC,
-              { Py_tp_doc,
-                "ModuleConsumer(before=None, after=None, *, tensor=None, times=False, depth=False, "
-                "errors=False, raises=True)\n--\n\n"
-                "Tell functions when modules are called, or one function what they return.\n\n"
-                "before and after get a ModuleEvent; tensor gets the name and each tensor that a module\n"
-                "returns, also inside compiled graphs.  errors=True: after is also called where forward raised.\n"
-                "raises=False: what the functions raise is counted and kept from the program." },
-              { Py_tp_new, consumer_new }, { Py_tp_dealloc, binding_dealloc }, BINDING_GC_SLOTS(consumer),
-              { Py_tp_methods, consumer_methods }, { Py_tp_members, consumer_members });
+BINDING_CLASS(
+    calls_consumer, "tensortap._core.ModuleConsumer", consumer_object, BINDING_GC,
+    { Py_tp_doc,
+      "ModuleConsumer(before=None, after=None, *, tensor=None, times=False, depth=False, "
+      "errors=False, raises=True)\n--\n\n"
+      "Tell functions when modules are called, or one function what they return.\n\n"
+      "before and after get a ModuleEvent; tensor gets the name and each tensor that a module\n"
+      "returns, also inside compiled graphs.  errors=True: after is also called where forward raised.\n"
+      "raises=False: what the functions raise is counted and kept from the program." },
+    { Py_tp_new, consumer_new }, { Py_tp_dealloc, binding_dealloc }, BINDING_GC_SLOTS(consumer),
+    { Py_tp_methods, consumer_methods }, { Py_tp_members, consumer_members });

@@ -53,7 +53,7 @@ void calls_gradient_await(binding_state *state, calls_link *link, const calls_ev
     calls_consumer *consumer = link->consumer;
     if (consumer->calls->wants == NULL || consumer->calls->wants(consumer, link, path) == 0)
         return;
-    PyObject *needs = PyObject_GetAttrString(output, "requires_grad"); /* owned */
+    PyObject *needs = PyObject_GetAttrString(output, "requires_grad");                        /* owned */
     gradient_hook *hook = needs == Py_True ? (gradient_hook *)type->tp_alloc(type, 0) : NULL; /* owned */
     if (hook != NULL) {
         hook->call = gradient_called;
@@ -63,7 +63,8 @@ void calls_gradient_await(binding_state *state, calls_link *link, const calls_ev
         hook->number = event->call;
         hook->thread = event->thread;
         hook->is_training = event->is_training;
-        PyObject *handle = PyObject_CallMethod(output, "register_hook", "O", (PyObject *)hook); /* owned */
+        PyObject *handle =
+            PyObject_CallMethod(output, "register_hook", "O", (PyObject *)hook); /* owned */
         Py_XDECREF(handle);
     }
     calls_consumer_take_error(consumer);

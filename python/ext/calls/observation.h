@@ -13,8 +13,9 @@
 
 typedef struct calls_observation {
     binding_state *state;
-    PyObject *tensor;     /* borrowed; the live tensor; NULL: a row */
-    tensor_looks *looks;  /* of a live tensor: views and statistics, shared by the consumers of the event */
+    PyObject *tensor; /* borrowed; the live tensor; NULL: a row */
+    tensor_looks
+        *looks; /* of a live tensor: views and statistics, shared by the consumers of the event */
     const probe_row *row; /* borrowed; NULL: a live tensor */
     int64_t cost;         /* of a row: ns that it has taken so far; 0: it is not timed */
 } calls_observation;

@@ -27,7 +27,7 @@ typedef struct calls_path {
 
 /* All paths of the process; { 0 } at first. */
 typedef struct calls_paths {
-    calls_path *all;              /* owned */
+    calls_path *all;               /* owned */
     PyObject *known[CALLS_ROLES_]; /* owned or NULL; dict: text -> address */
 } calls_paths;
 

@@ -30,9 +30,9 @@ static int for_links(const batch *in, const probe_row *row,
                      int (*f)(const batch *, calls_link *, PyObject *module, const calls_probe *,
                               const probe_row *))
 {
-    const calls_tap *tap = calls_tap_numbered(in->state->calls, row->module);  /* borrowed */
-    const calls_probe *probe = calls_probe_at(in->state->calls, row->slot);    /* borrowed */
-    PyObject *module = NULL, *links;                                           /* owned */
+    const calls_tap *tap = calls_tap_numbered(in->state->calls, row->module); /* borrowed */
+    const calls_probe *probe = calls_probe_at(in->state->calls, row->slot);   /* borrowed */
+    PyObject *module = NULL, *links;                                          /* owned */
     int result = 0;
     if (tap == NULL || tap->links == NULL || probe == NULL || PyWeakref_GetRef(tap->module, &module) <= 0)
         return 0;

@@ -148,10 +148,10 @@ struct calls_link {
     void (*free_data)(void *data);          /* of its calls; when the link itself goes */
     int64_t step;                           /* in which `calls` were counted */
     uint32_t calls;
-    uint64_t calls_ever;   /* 0: the module never ran where we can see it */
-    struct calls_tap *tap; /* borrowed; NULL: the module is gone */
-    uint32_t probed;       /* number of the call inside a compiled graph that rows come from */
-    bool is_entered;       /* ... which was counted before its first row */
+    uint64_t calls_ever;           /* 0: the module never ran where we can see it */
+    struct calls_tap *tap;         /* borrowed; NULL: the module is gone */
+    uint32_t probed;               /* number of the call inside a compiled graph that rows come from */
+    bool is_entered;               /* ... which was counted before its first row */
     struct calls_awaited *awaited; /* owned; calls inside compiled graphs, whose gradients come later */
     size_t awaited_count, awaited_cap, awaited_at;
     int64_t awaited_step; /* in which they were */
@@ -210,7 +210,7 @@ typedef struct calls_state {
     PyObject *dynamo;        /* owned; "torch._dynamo" */
     Py_ssize_t module_count; /* of sys.modules, when it was not among them */
     PyObject *listen, *make_slots, *make_forward, *make_tensor; /* owned or NULL; of models/probes.py */
-    PyObject *no_args;                                         /* owned or NULL; the empty tuple */
+    PyObject *no_args;                                          /* owned or NULL; the empty tuple */
     PyObject *forward_code;  /* owned or NULL; of what make_forward makes */
     PyObject *probe_numbers; /* owned or NULL; (role, text, is first, is last): index in probes */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
@@ -235,10 +235,10 @@ enum { CALLS_AROUND = 64 };
 
 /* Of one thread; nobody else touches it. */
 typedef struct calls_thread {
-    struct calls_frame *top; /* the call that began last */
-    int inside;              /* a consumer of this thread is at work */
-    uint32_t number;         /* 0: not given one yet */
-    uint32_t around_count;   /* calls inside compiled graphs that have begun and not ended ... */
+    struct calls_frame *top;       /* the call that began last */
+    int inside;                    /* a consumer of this thread is at work */
+    uint32_t number;               /* 0: not given one yet */
+    uint32_t around_count;         /* calls inside compiled graphs that have begun and not ended ... */
     uint64_t around[CALLS_AROUND]; /* ... by the numbers of their taps, the outermost first */
 } calls_thread;
 
@@ -282,8 +282,8 @@ typedef struct calls_tap {
     calls_slots slots[CALLS_SLOTS_];
     calls_cache found[2]; /* inputs and outputs so far: hash of a walk -> path */
     uint32_t probes;      /* roles of the probes in compiled graphs; only grows */
-    bool is_traced;   /* compiled code has guards on it: it stays where it is */
-    bool is_prepared; /* its module's parts have such objects too */
+    bool is_traced;       /* compiled code has guards on it: it stays where it is */
+    bool is_prepared;     /* its module's parts have such objects too */
 } calls_tap;
 
 /* Our object in the module's slot, made if it is not there.  New reference; NULL

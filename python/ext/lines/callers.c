@@ -154,7 +154,7 @@ size_t lines_frame_argument(lines_source *source, const lines_caller *caller, ba
             for (int k = 0; k < below->read_count && count < most; k++) {
                 const lines_saved_read *one = &below->reads[k];
                 bool is_it = one->item == NULL ? k == number : one->parent == number;
-                if (is_it && one->place.path >= 0 &&
+                if (is_it && one->target.path >= 0 &&
                     tensor_kind_has_elements((tensor_kind)one->state.seen.kind))
                     keys[count++] = one->state.key;
             }
@@ -170,7 +170,7 @@ uint64_t lines_frame_passed(const lines_caller *caller, const lines_name *read)
         return 0;
     for (int i = 0; i < below->read_count; i++) {
         const lines_saved_read *one = &below->reads[i];
-        if (one->place.path >= 0 && one->state.seen.object == read->object &&
+        if (one->target.path >= 0 && one->state.seen.object == read->object &&
             one->state.seen.version == read->version)
             return one->state.key;
     }

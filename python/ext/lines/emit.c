@@ -128,14 +128,14 @@ static void list_reads(const lines_record *record, const lines_consumer_slot *sl
         const lines_saved_read *read = &record->reads[i];
         int *position = &at->positions[i];
         *position = -1;
-        if (read->place.path < 0 || at->names[i] == NULL || !is_wanted(slot, read->state.seen.kind))
+        if (read->target.path < 0 || at->names[i] == NULL || !is_wanted(slot, read->state.seen.kind))
             continue;
         for (size_t k = 0; k < at->read_count && *position < 0; k++)
             if (at->reads[k].key == read->state.key)
                 *position = (int)k;
         if (*position < 0) {
             lines_name *to = &at->reads[at->read_count];
-            *to = name_of(record, read->place.path, at->names[i], read->place.object, &read->state);
+            *to = name_of(record, read->target.path, at->names[i], read->target.object, &read->state);
             if (read->item != NULL)
                 to->kind = LINES_ITEM;
             *position = (int)at->read_count++;
@@ -181,9 +181,9 @@ static bool open_room(lines_source *source, lines_record *record, const lines_fo
         return false;
     for (int i = 0; i < record->read_count; i++)
         at->names[at->name_count++] =
-            text_of(source, record, record->reads[i].place.path, record->reads[i].item);
+            text_of(source, record, record->reads[i].target.path, record->reads[i].item);
     for (int i = 0; i < changes; i++)
-        at->names[at->name_count++] = text_of(source, record, found[i].place.path, found[i].item);
+        at->names[at->name_count++] = text_of(source, record, found[i].target.path, found[i].item);
     return true;
 }
 
@@ -192,9 +192,9 @@ static void mark_seen(lines_source *source, lines_record *record)
 {
     for (int i = 0; i < record->read_count; i++) {
         const lines_saved_read *read = &record->reads[i];
-        if (read->place.path < 0 || read->state.is_seen)
+        if (read->target.path < 0 || read->state.is_seen)
             continue;
-        lines_state *state = lines_place_state(source, record, &read->place);
+        lines_state *state = lines_target_state(source, record, &read->target);
         if (state != NULL && state->key == read->state.key)
             state->is_seen = true;
     }
@@ -243,10 +243,10 @@ static bool list_item_arrows(const lines_record *record, const lines_found_chang
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < at->read_names; k++) {
             const lines_saved_read *read = &record->reads[k];
-            bool is_inside = read->item != NULL && read->place.owner == found->place.owner;
+            bool is_inside = read->item != NULL && read->target.owner == found->target.owner;
             int own = read->item != NULL ? read->parent : k;
             if (!is_inside && is_own(table, found->write, own) &&
-                (pass == 1 || read->state.seen.object == found->place.object))
+                (pass == 1 || read->state.seen.object == found->target.object))
                 add_arrow(at, first, at->positions[k]);
         }
         if (at->arrow_count > first)
@@ -267,13 +267,13 @@ static void list_own_arrows(const lines_record *record, const lines_found_change
     for (int i = 0; i < count; i++) {
         int number = own != NULL ? own[i] : i;
         if (number < at->read_names &&
-            (!is_same || record->reads[number].place.object == found->place.object))
+            (!is_same || record->reads[number].target.object == found->target.object))
             add_arrow(at, first, at->positions[number]);
         for (int k = 0; own != NULL && k < at->read_names; k++) { /* the container's tensors */
             const lines_saved_read *read = &record->reads[k];
             if (read->item != NULL && read->parent == number &&
-                !is_base(table, read->place.path, write->path) &&
-                (!is_same || read->place.object == found->place.object))
+                !is_base(table, read->target.path, write->path) &&
+                (!is_same || read->target.object == found->target.object))
                 add_arrow(at, first, at->positions[k]);
         }
     }
@@ -287,7 +287,7 @@ static void add_old_state(const lines_record *record, const lines_found_change *
     while (i < at->read_count && at->reads[i].key != found->old.key)
         i++;
     if (i == at->read_count) /* there is room for one of each change */
-        at->reads[at->read_count++] = name_of(record, found->place.path, name, NULL, &found->old);
+        at->reads[at->read_count++] = name_of(record, found->target.path, name, NULL, &found->old);
     add_arrow(at, first, (int)i);
 }
 
@@ -323,7 +323,7 @@ static lines_change change_of(const lines_record *record, const lines_found_chan
     lines_change change = { .how = found->how,
                             .old_key = found->old.seen.kind != KIND_NONE ? found->old.key : 0,
                             .is_sampled = found->now.seen.is_sampled };
-    change.now = name_of(record, found->place.path, name, found->place.object, &found->now);
+    change.now = name_of(record, found->target.path, name, found->target.object, &found->now);
     if (found->item != NULL)
         change.now.kind = LINES_ITEM;
     if (found->write != NULL) {
@@ -343,9 +343,9 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
     for (size_t i = (size_t)at->read_names; i < at->name_count; i++) {
         const lines_found_change *one = &found[i - (size_t)at->read_names];
         PyObject *name = at->names[i]; /* borrowed */
-        if (name == NULL || !is_wanted(slot, one->place.kind) ||
+        if (name == NULL || !is_wanted(slot, one->target.kind) ||
             (one->how == LINES_TOUCHED && slot->names == NULL) ||
-            !is_named(slot, record->code, id, one->place.path, name))
+            !is_named(slot, record->code, id, one->target.path, name))
             continue;
         at->changes[at->change_count++] = change_of(record, one, name);
         list_arrows(record, one, name, at);
@@ -367,18 +367,18 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
         return;
     /* Reads are reported as they were before: what is gone has no object. */
     for (int i = 0; i < here.read_names; i++) {
-        lines_place place;
+        lines_target target;
         lines_saved_read *read = &record->reads[i];
-        if (read->place.path < 0)
+        if (read->target.path < 0)
             continue;
-        lines_path_find(source, record, read->place.path, false, &place);
-        PyObject *now = place.object; /* borrowed */
+        lines_path_find(source, record, read->target.path, false, &target);
+        PyObject *now = target.object; /* borrowed */
         if (read->item != NULL)
-            now = now == read->place.owner ? lines_path_item(now, read->item) : NULL;
-        read->place.object = now == read->state.seen.object ? now : NULL;
-        for (int k = 0; k < count && read->place.object != NULL; k++)
+            now = now == read->target.owner ? lines_path_item(now, read->item) : NULL;
+        read->target.object = now == read->state.seen.object ? now : NULL;
+        for (int k = 0; k < count && read->target.object != NULL; k++)
             if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
-                read->place.object = NULL; /* its state is over */
+                read->target.object = NULL; /* its state is over */
     }
     lines_event event = event_of_statement(record, statement);
     for (uint32_t left = source->masks[LINES_CHANGE] & record->mask; left != 0; left &= left - 1)

@@ -25,14 +25,14 @@ typedef struct lines_state {
 } lines_state;
 
 /* Where a path leads now. */
-typedef struct lines_place {
+typedef struct lines_target {
     PyObject *object; /* borrowed; NULL: nothing there */
     tensor_kind kind;
     int path;          /* the shortest that leads to the tensor: x for x[0], x.T */
     int slot;          /* of a local, else -1 */
     const void *owner; /* the dict, container or object that holds it */
     uint64_t member;   /* which of the owner's */
-} lines_place;
+} lines_target;
 
 enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement reads whole */
 
@@ -64,9 +64,9 @@ enum { STORES_NAMED = 1 << 0, SHOWS_NAMED = 1 << 1 }; /* followers included */
 /* A read of the statement that runs, or a tensor in a container that it reads whole. */
 typedef struct lines_saved_read {
     lines_state state;
-    lines_place place; /* its path is -1: no tensor there; of an item, the container's */
-    int parent;        /* of an item: the position of the container's read */
-    PyObject *item;    /* owned; the item's key; NULL: a read of its own */
+    lines_target target; /* its path is -1: no tensor there; of an item, the container's */
+    int parent;          /* of an item: the position of the container's read */
+    PyObject *item;      /* owned; the item's key; NULL: a read of its own */
 } lines_saved_read;
 
 /* A list or dict that the statement reads, before it ran. */
@@ -160,7 +160,7 @@ struct lines_source {
 
 /* What a statement changed. */
 typedef struct lines_found_change {
-    lines_place place;
+    lines_target target;
     lines_how how;
     const lines_write *write; /* NULL: not written by name */
     PyObject *item;           /* owned; key of an item of the container at the path, or NULL */
@@ -175,9 +175,9 @@ typedef struct lines_found_list {
 } lines_found_list;
 
 /* Another one, without an item and states; NULL: no memory. */
-lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
+lines_found_change *lines_found_add(lines_found_list *list, const lines_target *target, lines_how how,
                                     const lines_write *write);
-bool lines_found_has(const lines_found_list *list, const lines_place *place);
+bool lines_found_has(const lines_found_list *list, const lines_target *target);
 
 /* ---- source.c, frames.c, callers.c ----------------------------------------- */
 
@@ -265,8 +265,8 @@ void lines_emit_leave(lines_source *source, lines_record *record, const lines_st
 
 void lines_reads_save(lines_source *source, lines_record *record, const lines_statement *statement,
                       bool is_late);
-/* Remembers that the frame has named this place; locals are always known. */
-void lines_reads_show(lines_record *record, const lines_place *place);
+/* Remembers that the frame has named this target; locals are always known. */
+void lines_reads_show(lines_record *record, const lines_target *target);
 void lines_reads_clear(lines_record *record);
 static inline bool lines_is_container(PyObject *obj)
 {
@@ -281,7 +281,7 @@ void lines_items_grown(lines_source *source, lines_record *record, lines_found_l
 /* ---- path.c ---------------------------------------------------------------- */
 
 void lines_path_find(lines_source *source, lines_record *record, int path, bool is_stored,
-                     lines_place *out);
+                     lines_target *out);
 PyObject *lines_path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs no Python code */
 bool lines_path_is_key(PyObject *key); /* can it be hashed and named without running Python code? */
 uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind);
@@ -331,11 +331,11 @@ void lines_state_digest(lines_source *source, lines_state *state, PyObject *obj)
 /* Both are good until the next call; NULL: out of memory. */
 lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_t member);
 void lines_shared_clear(lines_source *source);
-static inline lines_state *lines_place_state(lines_source *source, lines_record *record,
-                                             const lines_place *place)
+static inline lines_state *lines_target_state(lines_source *source, lines_record *record,
+                                              const lines_target *target)
 {
-    return place->slot >= 0 ? &record->slots[place->slot]
-                            : lines_shared_state(source, place->owner, place->member);
+    return target->slot >= 0 ? &record->slots[target->slot]
+                             : lines_shared_state(source, target->owner, target->member);
 }
 /* Around a look at several tensors; what it returns goes to tensor_quiet_leave(). */
 PyObject *lines_state_begin(lines_source *source);

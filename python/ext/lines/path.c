@@ -174,12 +174,13 @@ static PyObject *do_step(lines_source *source, lines_record *record, PyObject *s
         return Py_NewRef(PyTuple_GET_ITEM(step, 0));
     if (PyLong_Check(step)) {
         long number = PyLong_AsLong(step);
-        lines_place place = { 0 };
+        lines_target target = { 0 };
         *taken = number < 0 ? -number : 0;
         if (number < 0)
             return *taken <= depth ? make_tuple(stack + depth - *taken, *taken) : NULL;
-        lines_path_find(source, record, (int)number, false, &place);
-        return place.object != NULL && lines_path_is_key(place.object) ? Py_NewRef(place.object) : NULL;
+        lines_path_find(source, record, (int)number, false, &target);
+        return target.object != NULL && lines_path_is_key(target.object) ? Py_NewRef(target.object)
+                                                                         : NULL;
     }
     bool is_text = PyUnicode_READ_CHAR(step, 0) == 't';
     *taken = is_text ? 1 : 2;
@@ -224,14 +225,14 @@ static PyObject *key_of(lines_source *source, lines_record *record, const lines_
         return NULL;
     if (path->key < 0)
         return compute(source, record, path->detail);
-    lines_place key;
+    lines_target key;
     lines_path_find(source, record, path->key, false, &key);
     return key.object != NULL && lines_path_is_key(key.object) ? Py_NewRef(key.object) : NULL;
 }
 
 /* ---- paths --------------------------------------------------------------------- */
 
-static void settle(lines_source *source, lines_place *out)
+static void settle(lines_source *source, lines_target *out)
 {
     out->kind = out->object != NULL ? lines_state_kind(source, out->object) : KIND_NONE;
 }
@@ -242,7 +243,7 @@ uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind)
 }
 
 static void find_root(lines_source *source, lines_record *record, const lines_path *path, bool is_stored,
-                      lines_place *out)
+                      lines_target *out)
 {
     PyObject *names = path->kind == PATH_NAME ? base_frame_names(record->at) : NULL;
     PyObject *owner = names != NULL && PyDict_Check(names) ? names : NULL;
@@ -268,10 +269,10 @@ static Py_hash_t item_hash(const lines_path *path, PyObject *owner, PyObject *ke
 }
 
 void lines_path_find(lines_source *source, lines_record *record, int number, bool is_stored,
-                     lines_place *out)
+                     lines_target *out)
 {
     const lines_path *path = &record->code->table->paths[number];
-    *out = (lines_place){ .path = number, .slot = -1 };
+    *out = (lines_target){ .path = number, .slot = -1 };
     if (path->kind == PATH_LOCAL) {
         out->slot = path->base;
         out->object = base_frame_slot(record->at, path->base, path->detail);
@@ -282,7 +283,7 @@ void lines_path_find(lines_source *source, lines_record *record, int number, boo
         find_root(source, record, path, is_stored, out);
         return;
     }
-    lines_place base;
+    lines_target base;
     lines_path_find(source, record, path->base, false, &base);
     if (base.kind == KIND_TORCH || base.kind == KIND_ARRAY) {
         if (!path->is_about)

@@ -32,14 +32,14 @@ bool lines_items_are_tensors(lines_source *source, PyObject *box)
 }
 
 /* path: of the container; hash: of the key. */
-static lines_place item_place(PyObject *box, int path, PyObject *item, tensor_kind kind, Py_hash_t hash)
+static lines_target item_place(PyObject *box, int path, PyObject *item, tensor_kind kind, Py_hash_t hash)
 {
-    return (lines_place){ .object = item,
-                          .kind = kind,
-                          .path = path,
-                          .slot = -1,
-                          .owner = box,
-                          .member = lines_path_member(hash, PATH_ITEM) };
+    return (lines_target){ .object = item,
+                           .kind = kind,
+                           .path = path,
+                           .slot = -1,
+                           .owner = box,
+                           .member = lines_path_member(hash, PATH_ITEM) };
 }
 
 /* What the statement built at this key, else the whole that it wrote. */
@@ -64,11 +64,11 @@ static void add_items(lines_source *source, const lines_table *table, int path, 
         tensor_kind kind = i >= skipped ? lines_state_kind(source, it.value) : KIND_NONE;
         PyObject *key = tensor_kind_has_elements(kind) ? tensor_children_key(&it) : NULL; /* owned */
         Py_hash_t hash = key != NULL && lines_path_is_key(key) ? PyObject_Hash(key) : -1;
-        lines_place place = item_place(box, path, it.value, kind, hash);
-        bool is_new = hash != -1 && !lines_found_has(found, &place);
-        lines_state *state = is_new ? lines_shared_state(source, box, place.member) : NULL;
+        lines_target target = item_place(box, path, it.value, kind, hash);
+        bool is_new = hash != -1 && !lines_found_has(found, &target);
+        lines_state *state = is_new ? lines_shared_state(source, box, target.member) : NULL;
         lines_found_change *added =
-            state != NULL ? lines_found_add(found, &place, LINES_BOUND, part_at(table, write, key))
+            state != NULL ? lines_found_add(found, &target, LINES_BOUND, part_at(table, write, key))
                           : NULL;
         if (added == NULL) {
             Py_XDECREF(key);
@@ -89,9 +89,9 @@ void lines_items_stored(lines_source *source, lines_record *record, const lines_
         !lines_items_are_tensors(source, box))
         return;
     for (int i = 0; i < statement->read_count; i++) {
-        lines_place place;
-        lines_path_find(source, record, table->reads[statement->reads + i], false, &place);
-        if (place.object == box)
+        lines_target target;
+        lines_path_find(source, record, table->reads[statement->reads + i], false, &target);
+        if (target.object == box)
             return; /* only another name */
     }
     add_items(source, table, write->path, box, 0, write, found);
@@ -109,54 +109,54 @@ void lines_items_grown(lines_source *source, lines_record *record, lines_found_l
 {
     for (int i = 0; i < record->box_count && !record->code->names.is_narrow; i++) {
         const lines_noted_box *box = &record->boxes[i];
-        lines_place place;
-        lines_path_find(source, record, box->path, false, &place);
-        if (place.object == NULL || (box->object != NULL && place.object != box->object))
+        lines_target target;
+        lines_path_find(source, record, box->path, false, &target);
+        if (target.object == NULL || (box->object != NULL && target.object != box->object))
             continue;
-        if (lines_is_container(place.object) && size_of(place.object) > box->size)
-            add_items(source, record->code->table, box->path, place.object, box->size, NULL, found);
+        if (lines_is_container(target.object) && size_of(target.object) > box->size)
+            add_items(source, record->code->table, box->path, target.object, box->size, NULL, found);
     }
 }
 
 /* ---- reads ------------------------------------------------------------------- */
 
-/* Remembers that the frame has named this place, which is no local. */
-void lines_reads_show(lines_record *record, const lines_place *place)
+/* Remembers that the frame has named this target, which is no local. */
+void lines_reads_show(lines_record *record, const lines_target *target)
 {
-    bool is_shown = tensor_kind_has_elements(place->kind) ||
-                    (place->kind == KIND_OBJECT && record->code->names.has_touches);
-    if (place->slot >= 0 || !is_shown || !lines_path_is_wanted(record->code, place->path))
+    bool is_shown = tensor_kind_has_elements(target->kind) ||
+                    (target->kind == KIND_OBJECT && record->code->names.has_touches);
+    if (target->slot >= 0 || !is_shown || !lines_path_is_wanted(record->code, target->path))
         return;
-    if (record->far_owner[place->path] == NULL)
-        record->far[record->far_count++] = place->path;
-    record->far_owner[place->path] = place->owner;
+    if (record->far_owner[target->path] == NULL)
+        record->far[record->far_count++] = target->path;
+    record->far_owner[target->path] = target->owner;
 }
 
 static void save_read(lines_source *source, lines_record *record, lines_saved_read *to, int path,
                       bool is_late)
 {
-    lines_place place;
-    lines_path_find(source, record, path, false, &place);
-    *to = (lines_saved_read){ .place.path = -1 };
-    bool is_kept = lines_path_is_wanted(record->code, place.path); /* its state is what it was */
-    if (place.slot >= 0 && is_late && is_kept)
-        place.kind = (tensor_kind)record->slots[place.slot].seen.kind;
-    if (place.kind == KIND_NONE)
+    lines_target target;
+    lines_path_find(source, record, path, false, &target);
+    *to = (lines_saved_read){ .target.path = -1 };
+    bool is_kept = lines_path_is_wanted(record->code, target.path); /* its state is what it was */
+    if (target.slot >= 0 && is_late && is_kept)
+        target.kind = (tensor_kind)record->slots[target.slot].seen.kind;
+    if (target.kind == KIND_NONE)
         return;
-    lines_state *state = lines_place_state(source, record, &place);
+    lines_state *state = lines_target_state(source, record, &target);
     if (state == NULL)
         return;
-    bool is_stale = state->seen.kind == KIND_NONE || (!is_late && state->seen.object != place.object);
+    bool is_stale = state->seen.kind == KIND_NONE || (!is_late && state->seen.object != target.object);
     if (!is_kept)
-        is_stale = is_stale || state->seen.object != place.object ||
-                   (tensor_kind_has_elements(place.kind) &&
-                    lines_state_differs(source, state, place.object, false));
+        is_stale = is_stale || state->seen.object != target.object ||
+                   (tensor_kind_has_elements(target.kind) &&
+                    lines_state_differs(source, state, target.object, false));
     if (is_stale)
-        lines_state_adopt(source, state, place.object, place.kind);
-    lines_reads_show(record, &place);
-    *to = (lines_saved_read){ .state = *state, .place = place };
-    if (state->seen.object != place.object)
-        to->place.object = NULL;
+        lines_state_adopt(source, state, target.object, target.kind);
+    lines_reads_show(record, &target);
+    *to = (lines_saved_read){ .state = *state, .target = target };
+    if (state->seen.object != target.object)
+        to->target.object = NULL;
 }
 
 /* One tensor of a container; the container has no name but the path's. */
@@ -167,14 +167,14 @@ static void save_item(lines_source *source, lines_record *record, int parent, in
     Py_hash_t hash = tensor_kind_has_elements(kind) ? PyObject_Hash(key) : -1;
     if (hash == -1)
         return;
-    lines_place place = item_place(container, path, obj, kind, hash);
-    lines_state *state = lines_place_state(source, record, &place);
+    lines_target target = item_place(container, path, obj, kind, hash);
+    lines_state *state = lines_target_state(source, record, &target);
     if (state == NULL)
         return;
     if (state->seen.kind == KIND_NONE || state->seen.object != obj)
         lines_state_adopt(source, state, obj, kind);
     record->reads[record->read_count++] =
-        (lines_saved_read){ .state = *state, .place = place, .parent = parent, .item = Py_NewRef(key) };
+        (lines_saved_read){ .state = *state, .target = target, .parent = parent, .item = Py_NewRef(key) };
 }
 
 static bool has_room(const lines_record *record, int before)
@@ -186,23 +186,23 @@ static bool has_room(const lines_record *record, int before)
 /* A list, tuple or dict that is read whole is read by its tensors. */
 static void save_items(lines_source *source, lines_record *record, int parent, int path, bool is_late)
 {
-    lines_place place;
+    lines_target target;
     int before = record->read_count;
     const lines_path *named = &record->code->table->paths[path];
     if (named->kind == PATH_ATTRIBUTE) /* cache.values(), xs.copy() */
         path = named->base;
-    lines_path_find(source, record, path, false, &place);
-    PyObject *obj = place.object;
+    lines_path_find(source, record, path, false, &target);
+    PyObject *obj = target.object;
     if (named->kind == PATH_ATTRIBUTE && obj != NULL && !lines_is_container(obj)) {
         path = (int)(named - record->code->table->paths);
-        lines_path_find(source, record, path, false, &place);
-        obj = place.object;
+        lines_path_find(source, record, path, false, &target);
+        obj = target.object;
     }
     bool is_item = record->code->table->paths[path].kind == PATH_ITEM ||
                    record->code->table->paths[path].kind == PATH_ITEM_BY;
     if (obj == NULL && is_item && !is_late)
         note_box(record, path, NULL); /* a defaultdict's d['k'].append(t) makes it */
-    if (obj == NULL || place.path != path)
+    if (obj == NULL || target.path != path)
         return;
     if (!is_late)
         note_box(record, path, obj);
@@ -238,7 +238,7 @@ void lines_reads_save(lines_source *source, lines_record *record, const lines_st
         save_read(source, record, &record->reads[i], paths[i], is_late);
     record->read_count = statement->read_count;
     for (int i = 0; i < statement->read_count; i++)
-        if (record->reads[i].place.path < 0 || record->reads[i].state.seen.kind == KIND_OBJECT)
+        if (record->reads[i].target.path < 0 || record->reads[i].state.seen.kind == KIND_OBJECT)
             save_items(source, record, i, paths[i], is_late);
     record->has_reads = true;
 }

@@ -18,19 +18,19 @@ static bool has_risky_operand(lines_source *source, lines_record *record,
     const int *paths = table->reads + statement->reads;
     for (int i = 0; i < statement->read_count; i++) {
         const lines_path *path = &table->paths[paths[i]];
-        lines_place place;
+        lines_target target;
         if (path->kind == PATH_LOCAL &&
             lines_path_is_plain(base_frame_slot(record->at, path->base, path->detail)))
             continue;
         while (path->kind >= PATH_ATTRIBUTE)
             path = &table->paths[path->base];
-        lines_path_find(source, record, (int)(path - table->paths), false, &place);
-        if (lines_path_is_plain(place.object))
+        lines_path_find(source, record, (int)(path - table->paths), false, &target);
+        if (lines_path_is_plain(target.object))
             continue;
         if (statement->flags & STATEMENT_AUGMENTS)
             return true;
-        if (!tensor_kind_has_elements(place.kind) && !PyList_CheckExact(place.object) &&
-            !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
+        if (!tensor_kind_has_elements(target.kind) && !PyList_CheckExact(target.object) &&
+            !PyTuple_CheckExact(target.object) && !PyDict_CheckExact(target.object))
             return true;
     }
     return false;
@@ -56,12 +56,12 @@ static void digest_all(lines_source *source, lines_record *record, bool is_hidde
                          base_frame_slot(record->at, i, table->paths[path].detail), is_hidden);
     }
     for (int i = 0; i < record->far_count; i++) {
-        lines_place place;
-        lines_path_find(source, record, record->far[i], false, &place);
+        lines_target target;
+        lines_path_find(source, record, record->far[i], false, &target);
         lines_state *state =
-            tensor_kind_has_elements(place.kind) ? lines_place_state(source, record, &place) : NULL;
+            tensor_kind_has_elements(target.kind) ? lines_target_state(source, record, &target) : NULL;
         if (state != NULL)
-            digest_if_needed(source, state, place.object, is_hidden);
+            digest_if_needed(source, state, target.object, is_hidden);
     }
 }
 
@@ -131,32 +131,32 @@ static void look_into(lines_source *source, lines_record *record, settling *work
 static void look_at_write(lines_source *source, lines_record *record, settling *work,
                           const lines_write *write)
 {
-    lines_place place;
-    lines_path_find(source, record, write->path, true, &place);
-    if (!lines_path_is_wanted(record->code, place.path))
+    lines_target target;
+    lines_path_find(source, record, write->path, true, &target);
+    if (!lines_path_is_wanted(record->code, target.path))
         return;
-    if (place.kind == KIND_NONE) {
-        if (place.slot >= 0) {
-            record->slots[place.slot].seen.kind = KIND_NONE;
-            record->slots[place.slot].seen.object = NULL;
+    if (target.kind == KIND_NONE) {
+        if (target.slot >= 0) {
+            record->slots[target.slot].seen.kind = KIND_NONE;
+            record->slots[target.slot].seen.object = NULL;
         }
-        if (place.object != NULL && place.path == write->path)
-            look_into(source, record, work, write, place.object);
+        if (target.object != NULL && target.path == write->path)
+            look_into(source, record, work, write, target.object);
         return;
     }
-    if (lines_found_has(&work->found, &place))
+    if (lines_found_has(&work->found, &target))
         return;
-    lines_state *state = lines_place_state(source, record, &place);
+    lines_state *state = lines_target_state(source, record, &target);
     if (state == NULL)
         return;
-    bool is_part = place.path != write->path || write->flags & WRITE_IN_PLACE;
-    bool is_other = state->seen.object != place.object;
+    bool is_part = target.path != write->path || write->flags & WRITE_IN_PLACE;
+    bool is_other = state->seen.object != target.object;
     if (is_part || work->is_doubtful) {
         if (is_other && is_part)
             return; /* seen for the first time: not known */
-        if (is_other || (tensor_kind_has_elements(place.kind) &&
-                         lines_state_differs(source, state, place.object, work->is_hidden)))
-            (void)lines_found_add(&work->found, &place,
+        if (is_other || (tensor_kind_has_elements(target.kind) &&
+                         lines_state_differs(source, state, target.object, work->is_hidden)))
+            (void)lines_found_add(&work->found, &target,
                                   is_other ? (state->seen.kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND)
                                            : LINES_INPLACE,
                                   write);
@@ -165,10 +165,10 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
     if (write->flags & WRITE_SAME)
         return;
     lines_how how = state->seen.kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND;
-    if (!is_other && how == LINES_REBOUND && tensor_kind_has_elements(place.kind) &&
-        lines_state_differs(source, state, place.object, work->is_hidden))
+    if (!is_other && how == LINES_REBOUND && tensor_kind_has_elements(target.kind) &&
+        lines_state_differs(source, state, target.object, work->is_hidden))
         how = LINES_INPLACE;
-    (void)lines_found_add(&work->found, &place, how, write);
+    (void)lines_found_add(&work->found, &target, how, write);
 }
 
 /* Is it the business of a later statement of the same line? */
@@ -182,25 +182,25 @@ static bool is_written_later(const lines_table *table, const settling *work, int
 }
 
 /* Adds a change of what a name holds that the statement does not write. */
-static void compare(lines_source *source, settling *work, const lines_place *place,
+static void compare(lines_source *source, settling *work, const lines_target *target,
                     const lines_state *state)
 {
-    if (state->seen.object != place->object) /* of a local: a cell that another function stored to */
-        (void)lines_found_add(&work->found, place, LINES_REBOUND, NULL);
-    else if (tensor_kind_has_elements(place->kind)
-                 ? lines_state_differs(source, state, place->object, work->is_hidden)
-                 : !lines_path_is_plain(place->object))
-        (void)lines_found_add(&work->found, place,
-                              tensor_kind_has_elements(place->kind) ? LINES_INPLACE : LINES_TOUCHED,
+    if (state->seen.object != target->object) /* of a local: a cell that another function stored to */
+        (void)lines_found_add(&work->found, target, LINES_REBOUND, NULL);
+    else if (tensor_kind_has_elements(target->kind)
+                 ? lines_state_differs(source, state, target->object, work->is_hidden)
+                 : !lines_path_is_plain(target->object))
+        (void)lines_found_add(&work->found, target,
+                              tensor_kind_has_elements(target->kind) ? LINES_INPLACE : LINES_TOUCHED,
                               NULL);
 }
 
 /* May it have changed although no write names it? */
-static bool is_compared(const lines_record *record, const settling *work, const lines_place *place,
+static bool is_compared(const lines_record *record, const settling *work, const lines_target *target,
                         tensor_kind kind, int path)
 {
     bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
-    return (tensor_kind_has_elements(kind) || is_object) && !lines_found_has(&work->found, place) &&
+    return (tensor_kind_has_elements(kind) || is_object) && !lines_found_has(&work->found, target) &&
            !is_written_later(record->code->table, work, path);
 }
 
@@ -208,18 +208,18 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
 {
     lines_state *state = &record->slots[slot];
     const lines_table *table = record->code->table;
-    lines_place place = { .slot = slot,
-                          .path = table->slot_path[slot],
-                          .kind = (tensor_kind)state->seen.kind };
-    if (!is_compared(record, work, &place, place.kind, place.path))
+    lines_target target = { .slot = slot,
+                            .path = table->slot_path[slot],
+                            .kind = (tensor_kind)state->seen.kind };
+    if (!is_compared(record, work, &target, target.kind, target.path))
         return;
-    place.object = base_frame_slot(record->at, slot, table->paths[place.path].detail);
-    if (place.object != state->seen.object)
-        place.kind = place.object != NULL ? lines_state_kind(source, place.object) : KIND_NONE;
-    if (place.kind == KIND_NONE)
+    target.object = base_frame_slot(record->at, slot, table->paths[target.path].detail);
+    if (target.object != state->seen.object)
+        target.kind = target.object != NULL ? lines_state_kind(source, target.object) : KIND_NONE;
+    if (target.kind == KIND_NONE)
         state->seen.kind = KIND_NONE;
     else
-        compare(source, work, &place, state);
+        compare(source, work, &target, state);
 }
 
 static void look_at_slots(lines_source *source, lines_record *record, settling *work)
@@ -238,21 +238,21 @@ static void look_at_slots(lines_source *source, lines_record *record, settling *
 static void look_at_far(lines_source *source, lines_record *record, settling *work)
 {
     for (int i = 0; i < record->far_count; i++) {
-        lines_place place;
+        lines_target target;
         int path = record->far[i];
-        lines_path_find(source, record, path, false, &place);
-        lines_state *state = is_compared(record, work, &place, place.kind, path)
-                                 ? lines_place_state(source, record, &place)
+        lines_path_find(source, record, path, false, &target);
+        lines_state *state = is_compared(record, work, &target, target.kind, path)
+                                 ? lines_target_state(source, record, &target)
                                  : NULL;
         if (state == NULL)
             continue;
-        if (place.path == path && record->far_owner[path] == place.owner &&
+        if (target.path == path && record->far_owner[path] == target.owner &&
             state->seen.kind != KIND_NONE) {
-            compare(source, work, &place, state);
-        } else if (place.slot < 0) { /* another thing by the same name: not a change */
-            record->far_owner[path] = place.owner;
-            if (state->seen.object != place.object)
-                lines_state_adopt(source, state, place.object, place.kind);
+            compare(source, work, &target, state);
+        } else if (target.slot < 0) { /* another thing by the same name: not a change */
+            record->far_owner[path] = target.owner;
+            if (state->seen.object != target.object)
+                lines_state_adopt(source, state, target.object, target.kind);
         }
     }
 }
@@ -260,10 +260,10 @@ static void look_at_far(lines_source *source, lines_record *record, settling *wo
 /* Was the very tensor that is there assigned again (`x = identity(x)`)?  Its state stays. */
 static bool is_same(lines_source *source, const lines_found_change *change, bool is_hidden)
 {
-    return change->how == LINES_REBOUND && tensor_kind_has_elements(change->place.kind) &&
+    return change->how == LINES_REBOUND && tensor_kind_has_elements(change->target.kind) &&
            tensor_kind_has_elements((tensor_kind)change->old.seen.kind) &&
-           change->old.seen.object == change->place.object &&
-           !lines_state_differs(source, &change->old, change->place.object, is_hidden);
+           change->old.seen.object == change->target.object &&
+           !lines_state_differs(source, &change->old, change->target.object, is_hidden);
 }
 
 static void settle(lines_source *source, lines_record *record, const lines_statement *statement,
@@ -289,16 +289,16 @@ static void settle(lines_source *source, lines_record *record, const lines_state
         lines_reads_save(source, record, statement, true);
     for (size_t i = 0; i < work.found.count; i++) {
         lines_found_change *change = &work.found.all[i];
-        lines_state *state = lines_place_state(source, record, &change->place);
+        lines_state *state = lines_target_state(source, record, &change->target);
         if (state == NULL)
             continue;
         change->old = *state;
         if (change->how != LINES_TOUCHED && !is_same(source, change, work.is_hidden))
-            lines_state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
+            lines_state_update(source, state, change->target.object, change->target.kind, work.is_hidden);
         change->now = *state;
         change->now.seen.is_sampled |= change->old.seen.is_sampled;
         if (change->item == NULL)
-            lines_reads_show(record, &change->place);
+            lines_reads_show(record, &change->target);
     }
     lines_emit_changes(source, record, statement, work.found.all, (int)work.found.count);
     for (size_t i = 0; i < work.found.count; i++)
@@ -459,22 +459,22 @@ void lines_statement_adopt(lines_source *source, lines_record *record, const uin
 
 /* ---- what a statement changed --------------------------------------------------- */
 
-lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
+lines_found_change *lines_found_add(lines_found_list *list, const lines_target *target, lines_how how,
                                     const lines_write *write)
 {
     if (!base_array_grow(&list->all, &list->cap, list->count + 1, sizeof *list->all))
         return NULL;
-    list->all[list->count] = (lines_found_change){ .place = *place, .how = how, .write = write };
+    list->all[list->count] = (lines_found_change){ .target = *target, .how = how, .write = write };
     return &list->all[list->count++];
 }
 
-bool lines_found_has(const lines_found_list *list, const lines_place *place)
+bool lines_found_has(const lines_found_list *list, const lines_target *target)
 {
     for (size_t i = 0; i < list->count; i++) {
-        const lines_place *other = &list->all[i].place;
-        if (place->slot >= 0
-                ? other->slot == place->slot
-                : other->slot < 0 && other->owner == place->owner && other->member == place->member)
+        const lines_target *other = &list->all[i].target;
+        if (target->slot >= 0
+                ? other->slot == target->slot
+                : other->slot < 0 && other->owner == target->owner && other->member == target->member)
             return true;
     }
     return false;

@@ -50,8 +50,8 @@ static link_rows *rows_of(const monitor_metrics *self, calls_link *link)
 static path_metrics *ask(const monitor_metrics *self, calls_link *link, const calls_path *path)
 {
     uint64_t generation = self->generation;
-    PyObject *name = PyUnicode_Concat(link->name, path->text);                             /* owned */
-    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL;     /* owned */
+    PyObject *name = PyUnicode_Concat(link->name, path->text);                         /* owned */
+    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL; /* owned */
     long code = answer != NULL ? PyLong_AsLong(answer) : -1;
     path_metrics *found = PyErr_Occurred() ? NULL : PyMem_Calloc(1, sizeof *found);
     bool is_known = generation == self->generation && link->data != NULL;
@@ -77,7 +77,8 @@ static const path_metrics *metrics_at(const monitor_metrics *self, calls_link *l
                                       const calls_path *path, bool *is_new)
 {
     link_rows *known = rows_of(self, link);
-    const path_metrics *found = known != NULL ? calls_cache_find(&known->paths, calls_path_key(path)) : NULL;
+    const path_metrics *found =
+        known != NULL ? calls_cache_find(&known->paths, calls_path_key(path)) : NULL;
     *is_new = found == NULL && known != NULL;
     return *is_new ? ask(self, link, path) : found;
 }
@@ -129,4 +130,6 @@ static uint32_t metric_wants(calls_consumer *consumer, calls_link *link, const c
     return products;
 }
 
-const calls_table monitor_calls = { .tensor = metric_tensor, .wants = metric_wants, .free_data = free_rows };
+const calls_table monitor_calls = { .tensor = metric_tensor,
+                                    .wants = metric_wants,
+                                    .free_data = free_rows };

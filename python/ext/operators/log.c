@@ -77,7 +77,7 @@ static int32_t begin(operators_log *self, int32_t kind, PyObject *args, PyObject
         return -1;
     }
     operators_row row = { .operator=(uint32_t) kind, .thread = PyThread_get_thread_ident() };
-    operators_find_place(self, &row);
+    operators_find_line(self, &row);
     number_node(self, &row, args);
     operators_take_error(self);
     if (!base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows))

@@ -47,21 +47,21 @@ enum {
 };
 
 /* A line of the program. */
-typedef struct operators_place {
+typedef struct operators_line {
     PyCodeObject *code; /* borrowed from `codes`; NULL: unknown */
-    int32_t line;
-} operators_place;
+    int32_t number;
+} operators_line;
 
 typedef struct operators_row {
-    uint32_t operator;             /* in `kinds` */
-    operators_place place, caller; /* caller: in no installed package */
-    int32_t module;                /* OPERATORS_NONE: unknown */
-    int32_t node_type;             /* of the node that runs; OPERATORS_NONE: this is not backward */
-    uint32_t flags;                /* of ROW_ */
-    uint64_t node;                 /* its sequence number */
-    uint64_t variable;             /* storage of the parameter that the node accumulates into; 0: none */
-    uint64_t made;                 /* sequence number of the newest node */
-    int64_t start, end;            /* ns of time.perf_counter_ns() */
+    uint32_t operator;           /* in `kinds` */
+    operators_line line, caller; /* caller: in no installed package */
+    int32_t module;              /* OPERATORS_NONE: unknown */
+    int32_t node_type;           /* of the node that runs; OPERATORS_NONE: this is not backward */
+    uint32_t flags;              /* of ROW_ */
+    uint64_t node;               /* its sequence number */
+    uint64_t variable;           /* storage of the parameter that the node accumulates into; 0: none */
+    uint64_t made;               /* sequence number of the newest node */
+    int64_t start, end;          /* ns of time.perf_counter_ns() */
     unsigned long thread;
     size_t operands_at, results_at; /* in `tensors` */
     uint32_t operands, results;
@@ -178,8 +178,8 @@ int operators_visit_arguments(operators_spot *where, PyObject *args, PyObject *k
 /* rows.c: OperatorLog.read(index) -> tuple */
 PyObject *operators_log_read(PyObject *self, PyObject *index);
 
-/* place.c: the line, the module and the node that the running operator belongs to. */
-void operators_find_place(operators_log *self, operators_row *row);
+/* line.c: the line, the module and the node that the running operator belongs to. */
+void operators_find_line(operators_log *self, operators_row *row);
 
 /* memory.c */
 /* The storage of a tensor, noted if it is new; NULL: it has none, or no memory. */

@@ -29,9 +29,9 @@ static PyObject *tensor_list(const operators_log *self, size_t at, uint32_t coun
 }
 
 /* (code, line), or None. */
-static PyObject *place_tuple(operators_place place)
+static PyObject *line_tuple(operators_line line)
 {
-    return place.code != NULL ? Py_BuildValue("(Oi)", place.code, place.line) : Py_NewRef(Py_None);
+    return line.code != NULL ? Py_BuildValue("(Oi)", line.code, line.number) : Py_NewRef(Py_None);
 }
 
 PyObject *operators_log_read(PyObject *obj, PyObject *index)
@@ -48,9 +48,9 @@ PyObject *operators_log_read(PyObject *obj, PyObject *index)
     operators_row row = self->rows[at];
     PyObject *node = row.node_type != OPERATORS_NONE ? PyList_GET_ITEM(self->node_types, row.node_type)
                                                      : Py_None; /* borrowed */
-    return Py_BuildValue(
-        "(INNiOKKKILLkNN)", row.operator, place_tuple(row.place), place_tuple(row.caller), row.module,
-        node, (unsigned long long)row.node, (unsigned long long)row.variable,
-        (unsigned long long)row.made, row.flags, (long long)row.start, (long long)row.end, row.thread,
-        tensor_list(self, row.operands_at, row.operands), tensor_list(self, row.results_at, row.results));
+    return Py_BuildValue("(INNiOKKKILLkNN)", row.operator, line_tuple(row.line), line_tuple(row.caller),
+                         row.module, node, (unsigned long long)row.node, (unsigned long long)row.variable,
+                         (unsigned long long)row.made, row.flags, (long long)row.start,
+                         (long long)row.end, row.thread, tensor_list(self, row.operands_at, row.operands),
+                         tensor_list(self, row.results_at, row.results));
 }

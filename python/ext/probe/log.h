@@ -16,9 +16,9 @@ typedef struct probe_row {
     int64_t time; /* ns since 1970 */
     int64_t cost; /* ns that the probe took; 0: not timed */
     int32_t slot;
-    uint32_t thread;   /* from 1, in order of appearance */
-    uint32_t wanted;   /* of TT_PRODUCT_ and PROBE_SEEN: what the probe was asked for */
-    uint64_t pending;  /* number of the statistics that a device computes; 0: they are here */
+    uint32_t thread;  /* from 1, in order of appearance */
+    uint32_t wanted;  /* of TT_PRODUCT_ and PROBE_SEEN: what the probe was asked for */
+    uint64_t pending; /* number of the statistics that a device computes; 0: they are here */
     tensor_products products;
     void *value; /* owned, from malloc; contiguous; NULL: not wanted */
     tt_dtype dtype;

@@ -298,14 +298,14 @@ static PyObject *stats_of_point(PyObject *self, const tt_point *point)
 }
 
 /* A point by its numbers. */
-typedef struct place {
+typedef struct numbered_point {
     int file, site;
     long long index;
     tt_point point; /* what is there */
-} place;
+} numbered_point;
 
 /* Enters the run and finds the point that the arguments name; NULL with an exception. */
-static tt_run *enter_point(PyObject *self, PyObject *args, place *at)
+static tt_run *enter_point(PyObject *self, PyObject *args, numbered_point *at)
 {
     tt_error err = { "" };
     tt_run *run =
@@ -318,7 +318,7 @@ static tt_run *enter_point(PyObject *self, PyObject *args, place *at)
 
 static PyObject *run_point(PyObject *self, PyObject *args)
 {
-    place at;
+    numbered_point at;
     if (enter_point(self, args, &at) == NULL)
         return NULL;
     const tt_point *p = &at.point;
@@ -351,7 +351,7 @@ static PyObject *run_seek(PyObject *self, PyObject *args)
 
 static PyObject *run_hist(PyObject *self, PyObject *args)
 {
-    place at;
+    numbered_point at;
     tt_error err = { "" };
     size_t count = 0;
     tt_hist_bin *bins = NULL; /* owned */
@@ -374,7 +374,7 @@ static PyObject *run_hist(PyObject *self, PyObject *args)
 
 static PyObject *run_sample(PyObject *self, PyObject *args)
 {
-    place at;
+    numbered_point at;
     tt_sample *sample = NULL; /* owned until handed over */
     tt_dtype dtype;
     tt_error err = { "" };
@@ -392,7 +392,7 @@ static PyObject *run_sample(PyObject *self, PyObject *args)
 /* (dtype, shape, its bytes) */
 static PyObject *run_value(PyObject *self, PyObject *args)
 {
-    place at;
+    numbered_point at;
     tt_value value;
     tt_error err = { "" };
     PyObject *memory = NULL, *row = NULL; /* owned */

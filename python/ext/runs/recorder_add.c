@@ -10,8 +10,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/open_run.h"
 #include "runs/recorder.h"
-#include "tensor/products.h"
 #include "summary/stats.h"
+#include "tensor/products.h"
 #include "tensortap_tools.h"
 
 #include <stdarg.h>

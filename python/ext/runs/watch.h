@@ -77,7 +77,7 @@ typedef struct runs_watch {
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
-    const runs_watch_root *eval_root; /* borrowed of a link; the latest call with gradients was in
+    const runs_watch_root *eval_root;     /* borrowed of a link; the latest call with gradients was in
                                          evaluation mode; NULL: it was not */
     PyObject *weakrefs;
 } runs_watch;

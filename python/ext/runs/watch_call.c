@@ -37,9 +37,9 @@ static link_sites *sites_of(calls_link *link)
 /* The site of a tensor; -1: there is none.  Its name is built once. */
 static int32_t site_at(runs_watch *self, calls_link *link, const calls_path *path)
 {
-    static const char *const kinds[] = { [CALLS_INPUT] = "input",
-                                         [CALLS_OUTPUT] = "activation",
-                                         [CALLS_GRADIENT] = "activation_gradient" };
+    static const char *const kinds[] = {
+        [CALLS_INPUT] = "input", [CALLS_OUTPUT] = "activation", [CALLS_GRADIENT] = "activation_gradient"
+    };
     link_sites *sites = sites_of(link);
     path_site *known = sites != NULL ? calls_cache_find(&sites->sites, calls_path_key(path)) : NULL;
     if (known != NULL)

@@ -219,7 +219,7 @@ static void add_digest(batch *b, const tt_tensor *t)
     b->digest.high ^= digest.high;
 }
 
-static int found_input(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
+static int found_input(void *context, PyObject *tensor, const tensor_path *Py_UNUSED(path))
 {
     batch *b = context;
     tensor_view view;
@@ -263,7 +263,7 @@ typedef struct outputs {
     int requires;            /* 1: some tensor requires a gradient; 0: none does; -1: there is none */
 } outputs;
 
-static int found_output(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
+static int found_output(void *context, PyObject *tensor, const tensor_path *Py_UNUSED(path))
 {
     outputs *all = context;
     PyObject *flag = tensor_torch_get(all->requires_grad, tensor); /* owned */

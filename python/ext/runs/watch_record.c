@@ -185,9 +185,8 @@ int runs_watch_record(runs_watch *self, const calls_observation *seen, const run
     int64_t start = seen->row == NULL ? runs_recorder_begin(recorder)
                     : seen->cost != 0 ? runs_clock_fine()
                                       : 0;
-    int result = seen->row != NULL
-                     ? record_row(self, seen->row, tag, products, stats)
-                     : record_tensor(self, seen->looks, seen->tensor, tag, products, stats);
+    int result = seen->row != NULL ? record_row(self, seen->row, tag, products, stats)
+                                   : record_tensor(self, seen->looks, seen->tensor, tag, products, stats);
     if (start != 0)
         runs_recorder_charge(recorder, tag->site, seen->cost + runs_clock_fine() - start);
     if (recorder->has_told_error != had_told && seen->looks != NULL) /* by a warning: Python code */

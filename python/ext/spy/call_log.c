@@ -90,7 +90,7 @@ typedef struct finding {
     uint32_t count;
 } finding;
 
-static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
+static int found(void *context, PyObject *tensor, const tensor_path *Py_UNUSED(path))
 {
     finding *f = context;
     const calls_observation seen = { .state = f->self->state, .tensor = tensor };

@@ -1,7 +1,7 @@
 /* walk.c -- what a value holds, and the tensors in it.
  *
  * The path of each tensor is a hash first, so that a consumer can keep what it
- * knows of a place without building its name at every call.
+ * knows of a path without building its name at every call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/walk.h"
 
@@ -279,60 +279,59 @@ PyObject *tensor_child_named(tensor_torch *torch, PyObject *obj, PyObject *name,
 
 /* ---- all levels ---------------------------------------------------------------- */
 
-static int walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
+static int walk(tensor_torch *torch, PyObject *obj, tensor_path *path, tensor_found *found,
                 void *context);
 
 /* One step down; -1 with an exception. */
-static int walk_child(tensor_torch *torch, const tensor_children *it, tensor_place *place,
+static int walk_child(tensor_torch *torch, const tensor_children *it, tensor_path *path,
                       tensor_found *found, void *context)
 {
-    uint64_t outer = place->hash;
+    uint64_t outer = path->hash;
     Py_hash_t step = it->key != NULL ? PyObject_Hash(it->key) : (Py_hash_t)it->index;
     if (step == -1 && it->key != NULL)
         return -1;
-    place->step[place->depth].key = it->key;
-    place->step[place->depth].index = it->index;
-    place->depth++;
-    place->hash = base_hash_mix(outer, (uint64_t)step * 2 + (it->key != NULL));
-    int result = walk(torch, it->value, place, found, context);
-    place->depth--;
-    place->hash = outer;
+    path->step[path->depth].key = it->key;
+    path->step[path->depth].index = it->index;
+    path->depth++;
+    path->hash = base_hash_mix(outer, (uint64_t)step * 2 + (it->key != NULL));
+    int result = walk(torch, it->value, path, found, context);
+    path->depth--;
+    path->hash = outer;
     return result;
 }
 
-static int walk(tensor_torch *torch, PyObject *obj, tensor_place *place, tensor_found *found,
-                void *context)
+static int walk(tensor_torch *torch, PyObject *obj, tensor_path *path, tensor_found *found, void *context)
 {
     tensor_children it;
     int result = 0;
     if (tensor_torch_is_tensor(torch, obj)) {
-        place->found++;
-        return found(context, obj, place);
+        path->found++;
+        return found(context, obj, path);
     }
-    if (place->depth == WALK_DEPTH)
+    if (path->depth == WALK_DEPTH)
         return 0;
     tensor_children_open(&it, torch, obj, CHILDREN_FIELDS);
-    while (result == 0 && place->found < WALK_COUNT && tensor_children_next(&it))
-        result = walk_child(torch, &it, place, found, context);
+    while (result == 0 && path->found < WALK_COUNT && tensor_children_next(&it))
+        result = walk_child(torch, &it, path, found, context);
     tensor_children_close(&it);
     return result;
 }
 
 int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_found *found, void *context)
 {
-    tensor_place place; /* steps are set before they are read */
-    place.depth = place.found = 0;
-    place.hash = 0;
-    return walk(torch, obj, &place, found, context);
+    tensor_path path; /* steps are set before they are read */
+    path.depth = path.found = 0;
+    path.hash = 0;
+    return walk(torch, obj, &path, found, context);
 }
 
-PyObject *tensor_place_name(PyObject *name, const tensor_place *place)
+PyObject *tensor_path_name(PyObject *name, const tensor_path *path)
 {
     PyObject *text = Py_NewRef(name);
-    for (int i = 0; i < place->depth && text != NULL; i++) {
-        PyObject *longer = place->step[i].key != NULL
-                               ? PyUnicode_FromFormat("%U.%S", text, place->step[i].key)
-                               : PyUnicode_FromFormat("%U.%zd", text, place->step[i].index);
+    for (int i = 0; i < path->depth && text != NULL; i++) {
+        PyObject *longer = path->step[i].key != NULL
+                               ? PyUnicode_FromFormat("%U.%S", text, path->step[i].key)
+                               : PyUnicode_FromFormat("%U.%zd", text, path->step[i].index);
         Py_SETREF(text, longer);
     }
     return text;

@@ -1,6 +1,6 @@
 /* walk.h -- what a value holds, and the tensors in it.
  *
- * The only place that knows how containers, dataclasses, objects and modules are
+ * The only file that knows how containers, dataclasses, objects and modules are
  * looked into.  No code of the program runs: properties are not read, instance
  * dicts and slots are.
  *
@@ -56,7 +56,7 @@ PyObject *tensor_child_named(tensor_torch *torch, PyObject *obj, PyObject *name,
 
 /* Where a tensor is: by index in tuples and lists, by key in dicts, by field in
  * dataclasses.  { 0 }: the value itself. */
-typedef struct tensor_place {
+typedef struct tensor_path {
     int depth;
     int found;     /* tensors so far */
     uint64_t hash; /* of the whole path; 0 for the value itself */
@@ -64,14 +64,14 @@ typedef struct tensor_place {
         PyObject *key; /* borrowed, or NULL: index */
         Py_ssize_t index;
     } step[WALK_DEPTH];
-} tensor_place;
+} tensor_path;
 
 /* Returns 0, or -1 with an exception, which ends the walk. */
-typedef int tensor_found(void *context, PyObject *tensor, const tensor_place *place);
+typedef int tensor_found(void *context, PyObject *tensor, const tensor_path *path);
 
 /* Calls found for each tensor in tuples, lists, dicts and dataclasses. */
 int tensor_walk(tensor_torch *torch, PyObject *obj, tensor_found *found, void *context);
-/* `name` with the place appended: "attn.0", "encoder.hidden.2".  New reference. */
-PyObject *tensor_place_name(PyObject *name, const tensor_place *place);
+/* `name` with the path appended: "attn.0", "encoder.hidden.2".  New reference. */
+PyObject *tensor_path_name(PyObject *name, const tensor_path *path);
 
 #endif

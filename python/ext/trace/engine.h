@@ -3,7 +3,7 @@
  * tracer.c is the class; lines.c and modules.c receive the events of the line source and of the module
  * source; targets.c looks inside values (cache.*.key) and keeps what differs from what was kept last.
  * trace/path_matcher.py has decided before which paths mean which code and which names: here are only
- * places and slots.  Everything runs with the GIL held.
+ * methods and slots.  Everything runs with the GIL held.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_TRACE_ENGINE_H
 #define TT_EXT_TRACE_ENGINE_H
@@ -42,7 +42,7 @@ typedef struct trace_state {
     int64_t iteration; /* in which it was looked at last */
 } trace_state;
 
-/* One path at one place. */
+/* One path in one method, or behind one module. */
 typedef struct trace_target {
     trace_origin origin;
     PyObject *name;     /* owned; of the value before `inner` */
@@ -59,15 +59,15 @@ typedef struct trace_targets {
 } trace_targets;
 
 /* One code object with one module as its self. */
-typedef struct trace_place {
-    struct trace_place *next;
+typedef struct trace_method {
+    struct trace_method *next;
     PyObject *code, *module; /* owned */
     PyObject *self_name;     /* owned; of the first argument, or of *args */
     int self_slot;
     int is_packed; /* the first argument is the first of *args */
     int is_hidden; /* the code uses .data or the like, which torch does not count as a change */
     trace_targets targets;
-} trace_place;
+} trace_method;
 
 /* What a module link of ours carries. */
 typedef struct trace_link {
@@ -91,8 +91,8 @@ typedef struct trace_tracer {
     trace_group *groups;   /* owned */
     size_t group_count;
     trace_state *states;          /* owned */
-    trace_place *places;          /* owned */
-    base_map by_owner;            /* the place of a code and a module; of a code and NULL: any place */
+    trace_method *methods;        /* owned */
+    base_map by_owner;            /* the method of a code and a module; of a code and NULL: any */
     int64_t counts[TRACE_MODES];  /* iterations begun so far, by mode */
     uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
     int line_id;                  /* of the line source; -1: not attached */
@@ -115,8 +115,8 @@ extern _Thread_local int trace_paused; /* above 0 around calls into Python: thos
 /* lines.c */
 int trace_attach(trace_tracer *self); /* twice is once; -1 with an exception */
 void trace_detach(trace_tracer *self);
-int trace_add_place(trace_tracer *self, trace_place *place); /* steals it; -1 with an exception */
-void trace_free_place(trace_place *place);
+int trace_add_method(trace_tracer *self, trace_method *method); /* steals it; -1 with an exception */
+void trace_free_method(trace_method *method);
 
 /* modules.c */
 int64_t trace_count(const trace_tracer *self, int mode); /* iterations; 1 at least */

@@ -8,44 +8,44 @@
 
 #include "base/hash.h"
 
-/* ---- places by code and module -------------------------------------------------- */
+/* ---- methods by code and module -------------------------------------------------- */
 
 static const void *owner_key(const void *code, const void *module)
 {
     return (const void *)(uintptr_t)base_hash_mix((uintptr_t)code, (uintptr_t)module);
 }
 
-/* module NULL: any place of the code. */
-static const trace_place *find_place(const trace_tracer *self, const void *code, const void *module)
+/* module NULL: any method of the code. */
+static const trace_method *find_method(const trace_tracer *self, const void *code, const void *module)
 {
-    const trace_place *place = base_map_find(&self->by_owner, owner_key(code, module));
-    return place != NULL && place->code == code && (module == NULL || place->module == module) ? place
-                                                                                               : NULL;
+    const trace_method *method = base_map_find(&self->by_owner, owner_key(code, module));
+    return method != NULL && method->code == code && (module == NULL || method->module == module) ? method
+                                                                                                  : NULL;
 }
 
-void trace_free_place(trace_place *place)
+void trace_free_method(trace_method *method)
 {
-    Py_XDECREF(place->code);
-    Py_XDECREF(place->module);
-    Py_XDECREF(place->self_name);
-    trace_free_targets(&place->targets);
-    PyMem_Free(place);
+    Py_XDECREF(method->code);
+    Py_XDECREF(method->module);
+    Py_XDECREF(method->self_name);
+    trace_free_targets(&method->targets);
+    PyMem_Free(method);
 }
 
-int trace_add_place(trace_tracer *self, trace_place *place)
+int trace_add_method(trace_tracer *self, trace_method *method)
 {
-    place->next = self->places;
-    self->places = place;
-    int st = base_map_put(&self->by_owner, owner_key(place->code, NULL), place);
-    return st < 0 ? st : base_map_put(&self->by_owner, owner_key(place->code, place->module), place);
+    method->next = self->methods;
+    self->methods = method;
+    int st = base_map_put(&self->by_owner, owner_key(method->code, NULL), method);
+    return st < 0 ? st : base_map_put(&self->by_owner, owner_key(method->code, method->module), method);
 }
 
 /* ---- frames ---------------------------------------------------------------------- */
 
-/* The place of the module whose method runs in this frame; NULL: none of ours. */
-static const trace_place *place_of_frame(const trace_tracer *self, const void *code, base_frame *at)
+/* The method of the module whose method runs in this frame; NULL: none of ours. */
+static const trace_method *method_of_frame(const trace_tracer *self, const void *code, base_frame *at)
 {
-    const trace_place *any = find_place(self, code, NULL);
+    const trace_method *any = find_method(self, code, NULL);
     PyObject *owner = any != NULL ? base_frame_slot(at, any->self_slot, any->self_name) : NULL;
     if (owner != NULL && any->is_packed)
         owner = PyTuple_Check(owner) && PyTuple_GET_SIZE(owner) > 0 ? PyTuple_GET_ITEM(owner, 0) : NULL;
@@ -54,59 +54,59 @@ static const trace_place *place_of_frame(const trace_tracer *self, const void *c
         PyErr_Clear(); /* not hashable: not a module */
         owner = original != NULL ? original : owner;
     }
-    return owner != NULL ? find_place(self, code, owner) : NULL;
+    return owner != NULL ? find_method(self, code, owner) : NULL;
 }
 
 /* ---- events ------------------------------------------------------------------------ */
 
 /* Looks at the locals and, if returned is not NULL, at what the function returns or yields. */
-static void look(trace_tracer *self, const trace_place *place, base_frame *at, PyObject *returned)
+static void look(trace_tracer *self, const trace_method *method, base_frame *at, PyObject *returned)
 {
     tensor_looks looks = { .torch = &self->state->torch };
-    Py_INCREF(self); /* and with it its places: another thread may end the trace meanwhile */
-    for (size_t i = 0; i < place->targets.count; i++) {
-        const trace_target *target = &place->targets.all[i];
+    Py_INCREF(self); /* and with it its methods: another thread may end the trace meanwhile */
+    for (size_t i = 0; i < method->targets.count; i++) {
+        const trace_target *target = &method->targets.all[i];
         if (!self->groups[target->group].is_on)
             continue;
         PyObject *value = target->origin == ORIGIN_LOCAL
                               ? base_frame_slot(at, target->slot, target->variable)
                               : returned; /* borrowed */
         if (value != NULL)
-            trace_look(self, &looks, target, value, place->is_hidden);
+            trace_look(self, &looks, target, value, method->is_hidden);
     }
     tensor_looks_clear(&looks);
     Py_DECREF(self);
 }
 
-static const trace_place *place_of(const trace_tracer *self, const lines_event *event)
+static const trace_method *method_of(const trace_tracer *self, const lines_event *event)
 {
-    return self->is_tracing && trace_is_here(self) ? place_of_frame(self, event->code, event->at) : NULL;
+    return self->is_tracing && trace_is_here(self) ? method_of_frame(self, event->code, event->at) : NULL;
 }
 
 static void on_line(void *context, const lines_event *event)
 {
-    const trace_place *place = place_of(context, event);
-    if (place != NULL)
-        look(context, place, event->at, NULL);
+    const trace_method *method = method_of(context, event);
+    if (method != NULL)
+        look(context, method, event->at, NULL);
 }
 
 static void on_leave(void *context, const lines_event *event)
 {
-    const trace_place *place = place_of(context, event);
-    if (place == NULL)
+    const trace_method *method = method_of(context, event);
+    if (method == NULL)
         return;
-    bool is_end = (((PyCodeObject *)place->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
-    look(context, place, event->at, is_end ? NULL : event->value);
+    bool is_end = (((PyCodeObject *)method->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
+    look(context, method, event->at, is_end ? NULL : event->value);
 }
 
 static bool selects(void *context, PyCodeObject *code, int *Py_UNUSED(first), int *Py_UNUSED(last))
 {
-    return find_place(context, code, NULL) != NULL;
+    return find_method(context, code, NULL) != NULL;
 }
 
 static bool accepts(void *context, PyCodeObject *code, base_frame *at)
 {
-    return place_of_frame(context, code, at) != NULL;
+    return method_of_frame(context, code, at) != NULL;
 }
 
 /* ---- on and off ---------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ int trace_attach(trace_tracer *self)
                                 .accepts = accepts,
                                 .line = on_line,
                                 .leave = on_leave };
-    if (self->line_id >= 0 || self->places == NULL)
+    if (self->line_id >= 0 || self->methods == NULL)
         return 0;
     if (lines_source_of(self->state) == NULL)
         return -1;

@@ -110,7 +110,7 @@ static int on_before(calls_consumer *consumer, calls_link *link, const calls_eve
 /* dict[key], or a new dict under this key: borrowed; NULL with an exception. */
 static PyObject *dict_inside(PyObject *dict, PyObject *key)
 {
-    PyObject *inner = PyDict_GetItemWithError(dict, key); /* borrowed */
+    PyObject *inner = PyDict_GetItemWithError(dict, key);                      /* borrowed */
     PyObject *made = inner == NULL && !PyErr_Occurred() ? PyDict_New() : NULL; /* owned */
     if (made != NULL)
         inner = PyDict_SetDefault(dict, key, made);
@@ -130,9 +130,9 @@ static PyObject *key_of(PyObject *part)
 /* Puts a value where the path leads, into dicts for all containers on the way.  0, or -1 with an exception. */
 static int put_at(PyObject **collected, PyObject *path, PyObject *value)
 {
-    PyObject *dot = PyUnicode_FromString(".");                                     /* owned */
-    PyObject *parts = dot != NULL ? PyUnicode_Split(path, dot, -1) : NULL;         /* owned; "", "0" */
-    PyObject *dict;                                                                /* borrowed */
+    PyObject *dot = PyUnicode_FromString(".");                             /* owned */
+    PyObject *parts = dot != NULL ? PyUnicode_Split(path, dot, -1) : NULL; /* owned; "", "0" */
+    PyObject *dict;                                                        /* borrowed */
     Py_ssize_t count = parts != NULL ? PyList_GET_SIZE(parts) : 0;
     if (count == 1) {
         Py_XSETREF(*collected, Py_NewRef(value)); /* the output itself */

@@ -1,4 +1,4 @@
-/* targets.c -- the paths at a place, the values they lead to, and keeping those.
+/* targets.c -- the paths in a method, the values they lead to, and keeping those.
  *
  * A tensor is the same as before if it is the same object with the same memory and version.  A weak
  * reference stands for the object, because addresses are used again at once.  Where changes are not

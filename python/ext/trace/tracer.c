@@ -77,8 +77,8 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
 {
-    for (const trace_place *place = tracer_of(op)->places; place != NULL; place = place->next)
-        Py_VISIT(place->module);
+    for (const trace_method *method = tracer_of(op)->methods; method != NULL; method = method->next)
+        Py_VISIT(method->module);
     return binding_visit(op, offsetof(trace_tracer, consumer.links), offsetof(trace_tracer, indices),
                          visit, arg);
 }
@@ -89,10 +89,10 @@ static int tracer_clear(PyObject *op)
     trace_detach(self);
     calls_consumer_clear(&self->consumer);
     base_map_free(&self->by_owner);
-    while (self->places != NULL) {
-        trace_place *place = self->places;
-        self->places = place->next;
-        trace_free_place(place);
+    while (self->methods != NULL) {
+        trace_method *method = self->methods;
+        self->methods = method->next;
+        trace_free_method(method);
     }
     return binding_clear(op, offsetof(trace_tracer, consumer.error), offsetof(trace_tracer, error));
 }
@@ -145,23 +145,23 @@ static PyObject *tracer_add_module(PyObject *op, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *tracer_add_place(PyObject *op, PyObject *args)
+static PyObject *tracer_add_method(PyObject *op, PyObject *args)
 {
-    PyObject *targets;                                   /* borrowed */
-    trace_place *place = PyMem_Calloc(1, sizeof *place); /* handed over */
-    if (place == NULL)
+    PyObject *targets;                                      /* borrowed */
+    trace_method *method = PyMem_Calloc(1, sizeof *method); /* handed over */
+    if (method == NULL)
         return PyErr_NoMemory();
-    bool is_read = PyArg_ParseTuple(args, "O!OUippO!:add_place", &PyCode_Type, &place->code,
-                                    &place->module, &place->self_name, &place->self_slot,
-                                    &place->is_packed, &place->is_hidden, &PyList_Type, &targets);
-    Py_XINCREF(place->code);
-    Py_XINCREF(place->module);
-    Py_XINCREF(place->self_name);
-    if (!is_read || trace_read_targets(tracer_of(op), targets, &place->targets) < 0) {
-        trace_free_place(place);
+    bool is_read = PyArg_ParseTuple(args, "O!OUippO!:add_method", &PyCode_Type, &method->code,
+                                    &method->module, &method->self_name, &method->self_slot,
+                                    &method->is_packed, &method->is_hidden, &PyList_Type, &targets);
+    Py_XINCREF(method->code);
+    Py_XINCREF(method->module);
+    Py_XINCREF(method->self_name);
+    if (!is_read || trace_read_targets(tracer_of(op), targets, &method->targets) < 0) {
+        trace_free_method(method);
         return NULL;
     }
-    return trace_add_place(tracer_of(op), place) < 0 ? NULL : Py_NewRef(Py_None);
+    return trace_add_method(tracer_of(op), method) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *tracer_start(PyObject *op, PyObject *is_training)
@@ -190,12 +190,12 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
     PyErr_SetRaisedException(self->error); /* of a thread whose iteration has not ended, or NULL */
     self->error = NULL;
     calls_consumer_take_error(&self->consumer);
-    Py_RETURN_NONE; /* places stay: another thread may be looking at one */
+    Py_RETURN_NONE; /* methods stay: another thread may be looking at one */
 }
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS, "Listen to a module." },
-    { "add_place", tracer_add_place, METH_VARARGS,
+    { "add_method", tracer_add_method, METH_VARARGS,
       "Look at locals of a function when it runs with this module." },
     { "start", tracer_start, METH_O, "Start tracing." },
     { "stop", tracer_stop, METH_NOARGS, "Leave modules and threads as they were." },

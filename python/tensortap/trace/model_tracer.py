@@ -195,7 +195,7 @@ class ModelTracer:
             for one in matcher.listened.values():
                 engine.add_module(one.module, one.name, one.is_root, list(one.targets))
             for (code, module), spots in matcher.places.items():
-                engine.add_place(code, module, *self_of(code), is_hidden(code), list(spots))
+                engine.add_method(code, module, *self_of(code), is_hidden(code), list(spots))
             self._exchange = (
                 Exchange(self.rank, self._world) if self.is_gathering and self._world > 1 else None
             )

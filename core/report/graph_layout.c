@@ -1,4 +1,4 @@
-/* graph_place.c -- where the nodes and arrows of a large chart are.
+/* graph_layout.c -- where the nodes and arrows of a large chart are.
  *
  * Exists because a program of 200 changes is a long chain with many shortcuts,
  * which Graphviz turns into a strip of paper.  Here the chart is set like a
@@ -111,7 +111,7 @@ static void assign_lanes(const tt_graph *graph, tt_graph_spot *spots)
             spots[from].lane = lanes++;
 }
 
-tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes)
+tt_status tt_graph_layout_make(tt_graph_layout *out, const tt_graph *graph, const tt_graph_size *sizes)
 {
     tt_graph_spot *spots = calloc(graph->node_count + 1, sizeof *spots);
     typesetter t = {
@@ -136,29 +136,29 @@ tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const 
         if (page.width > 2 * page_shape * page.height)
             break;
     }
-    *out = (tt_graph_place){ .spots = spots, .sizes = sizes, .page = set_columns(&t, tall) };
+    *out = (tt_graph_layout){ .spots = spots, .sizes = sizes, .page = set_columns(&t, tall) };
     assign_lanes(graph, spots);
     return TT_OK;
 }
 
-void tt_graph_place_free(tt_graph_place *place)
+void tt_graph_layout_free(tt_graph_layout *layout)
 {
-    free(place->spots);
-    *place = (tt_graph_place){ 0 };
+    free(layout->spots);
+    *layout = (tt_graph_layout){ 0 };
 }
 
 /* ---- frames --------------------------------------------------------------- */
 
-size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
-                          tt_graph_point *low, tt_graph_point *high)
+size_t tt_graph_layout_run(const tt_graph_layout *layout, const tt_graph *graph, size_t first,
+                           tt_graph_point *low, tt_graph_point *high)
 {
     size_t end = first;
     *low = (tt_graph_point){ INFINITY, INFINITY };
     *high = (tt_graph_point){ -INFINITY, -INFINITY };
     while (end < graph->node_count && graph->nodes[end].frame == graph->nodes[first].frame &&
-           place->spots[end].column == place->spots[first].column) {
-        const tt_graph_spot *spot = &place->spots[end];
-        const tt_graph_size *size = &place->sizes[end++];
+           layout->spots[end].column == layout->spots[first].column) {
+        const tt_graph_spot *spot = &layout->spots[end];
+        const tt_graph_size *size = &layout->sizes[end++];
         low->x = fmin(low->x, spot->x - size->width / 2 - FOOT);
         high->x = fmax(high->x, spot->x + size->width / 2 + FOOT);
         low->y = fmin(low->y, spot->y - size->height / 2 - HEAD);
@@ -236,10 +236,10 @@ static tt_graph_curve through(const tt_graph_point *corners, size_t count)
 
 /* Bends of an arrow from the right side of one table to the header of another, by the columns
  * that they are in. */
-tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to)
+tt_graph_curve tt_graph_layout_curve(const tt_graph_layout *layout, size_t from, size_t to)
 {
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    const tt_graph_size *size_a = &place->sizes[from], *size_b = &place->sizes[to];
+    const tt_graph_spot *a = &layout->spots[from], *b = &layout->spots[to];
+    const tt_graph_size *size_a = &layout->sizes[from], *size_b = &layout->sizes[to];
     double x1 = a->x + size_a->width / 2, x2 = b->x - size_b->width / 2;
     double y2 = b->y - size_b->height / 2 + HEADER;
     tt_graph_curve curve = { .count = 1 };
@@ -266,9 +266,9 @@ tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, si
         line_to(&curve, point(x2 - SIDE_TIP, y2));
     } else if (b->column <= a->column + TT_GRAPH_FAR) { /* above or below the page */
         double aside = OUTER + OUTER_STEP * (double)(a->lane % OUTER_COUNT);
-        bool is_above = a->y + y2 < 2 * place->page.height - a->y - y2;
+        bool is_above = a->y + y2 < 2 * layout->page.height - a->y - y2;
         double lane = MARGIN + LANE * (double)a->lane;
-        double y = is_above ? -lane : place->page.height + lane;
+        double y = is_above ? -lane : layout->page.height + lane;
         double up = a->right + aside, down = b->left - GUTTER + aside;
         const tt_graph_point corners[] = { { x1, a->y }, { up, a->y }, { up, y },
                                            { down, y },  { down, y2 }, { x2 - SIDE_TIP, y2 } };

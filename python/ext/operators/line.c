@@ -1,4 +1,4 @@
-/* place.c -- the line of the program that called an operator, and the module it runs in.
+/* line.c -- the line of the program that called an operator, and the module it runs in.
  *
  * All of it is read from Python's frames, which cost nanoseconds each: nn.Module.__call__ has the
  * module as its first argument, so nothing has to be hooked and a model need not be known.
@@ -40,11 +40,11 @@ static operators_code code_at(operators_log *self, base_frame *at)
 }
 
 /* The line that a frame runs; code_at() keeps its code. */
-static operators_place place_at(base_frame *at)
+static operators_line line_at(base_frame *at)
 {
     PyCodeObject *code = base_frame_code(at);
-    return (operators_place){ .code = code,
-                              .line = PyCode_Addr2Line(code, base_frame_instruction(at) * CODE_UNIT) };
+    return (operators_line){ .code = code,
+                             .number = PyCode_Addr2Line(code, base_frame_instruction(at) * CODE_UNIT) };
 }
 
 static int32_t module_number(operators_log *self, PyObject *module, PyObject *root)
@@ -88,7 +88,7 @@ static bool is_named_step(base_frame *at)
     return at != NULL && PyUnicode_CompareWithASCIIString(base_frame_code(at)->co_name, "step") == 0;
 }
 
-void operators_find_place(operators_log *self, operators_row *row)
+void operators_find_line(operators_log *self, operators_row *row)
 {
     PyObject *module = NULL, *root = NULL; /* borrowed from the frames */
     bool is_past_backward = false, is_checkpoint = false, is_step = false;
@@ -100,14 +100,14 @@ void operators_find_place(operators_log *self, operators_row *row)
         case CODE_PROGRAM:
             /* A function of a package is named by the line that called it, a module's forward by its own. */
             if (row->caller.code == NULL) {
-                row->caller = place_at(at);
-                if (row->place.code == NULL || (module == NULL && !is_past_backward))
-                    row->place = row->caller;
+                row->caller = line_at(at);
+                if (row->line.code == NULL || (module == NULL && !is_past_backward))
+                    row->line = row->caller;
             }
             break;
         case CODE_PACKAGE:
-            if (row->place.code == NULL)
-                row->place = place_at(at);
+            if (row->line.code == NULL)
+                row->line = line_at(at);
             break;
         case CODE_MODULE:
             if (!is_past_backward) {
@@ -117,19 +117,19 @@ void operators_find_place(operators_log *self, operators_row *row)
             break;
         case CODE_BACKWARD:
             is_past_backward = true;
-            if (row->place.code == NULL)
+            if (row->line.code == NULL)
                 row->flags |= ROW_NATIVE;
             break;
         case CODE_CHECKPOINT:
             is_checkpoint = is_checkpoint || !is_past_backward;
             break;
         case CODE_OPTIMIZER: /* not for what a closure calls inside of the step */
-            is_step = is_step || row->place.code == NULL || (module == NULL && is_named_step(inner));
+            is_step = is_step || row->line.code == NULL || (module == NULL && is_named_step(inner));
             break;
         case CODE_COMPILED:
             if (!is_past_backward) {
                 row->flags |= ROW_COMPILED;
-                row->place = row->caller = (operators_place){ 0 };
+                row->line = row->caller = (operators_line){ 0 };
             }
             break;
         case CODE_TORCH:
