@@ -60,23 +60,23 @@ static bool are_empty(PyObject *dict, PyObject *const *names)
 }
 
 /* What is to be called with the module and its arguments: forward, where there are no hooks,
- * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const calls_tap *tap, const calls_forward_class *class, PyObject *module)
+ * or _call_impl; borrowed.  NULL: the module has a _call_impl of its own. */
+static PyObject *function_of(const calls_tap *tap, const calls_forward_class *class, PyObject *module)
 {
     const binding_state *state = tap->state;
     const calls_forward_names *names = &state->calls->forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    PyObject *way = NULL;
+    PyObject *function = NULL;
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
-        way = class->impl;
+        function = class->impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
-    if (way != NULL && *tensor_symbols_get()->tracing_state() == NULL && are_empty(dict, names->hooks) &&
+    if (function != NULL && *tensor_symbols_get()->tracing_state() == NULL && are_empty(dict, names->hooks) &&
         are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
         (own == NULL || own == tap->forward) && !PyErr_Occurred())
-        way = class->forward;
+        function = class->forward;
     Py_XDECREF(dict);
     PyErr_Clear();
-    return way;
+    return function;
 }
 
 /* function(module, *args, **kwargs) */
@@ -110,12 +110,12 @@ PyObject *calls_forward(calls_tap *tap, PyObject *module, PyObject *args, PyObje
     calls_forward_names *names = &state->calls->forward;
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
-    PyObject *way = NULL; /* borrowed */
+    PyObject *function = NULL; /* borrowed */
     if (class->forward != NULL && tensor_symbols_get()->tracing_state != NULL &&
         PyFunction_GET_CODE(class->impl) == names->known)
-        way = way_of(tap, class, module);
-    if (way != NULL)
-        return call_function(way, module, args, kwargs);
+        function = function_of(tap, class, module);
+    if (function != NULL)
+        return call_function(function, module, args, kwargs);
     PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */
     PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
     Py_XDECREF(bound);

@@ -165,14 +165,14 @@ void calls_traced_update(binding_state *state, calls_tap *tap)
 }
 
 /* The operator knows neither the extension nor its state, only numbers of modules. */
-static binding_state *the_state;
+static binding_state *extension_state;
 
 /* listener: what is wanted of a slot that the operator meets for the first time */
 static uint8_t on_unknown(uint64_t number, int32_t slot)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
-    calls_tap *tap = calls_tap_numbered(the_state->calls, number);
-    uint8_t products = tap != NULL ? products_at(the_state->calls, tap, slot) : 0;
+    calls_tap *tap = calls_tap_numbered(extension_state->calls, number);
+    uint8_t products = tap != NULL ? products_at(extension_state->calls, tap, slot) : 0;
     for (int k = 0; tap != NULL && k < CALLS_SLOTS_; k++)
         if (tap->slots[k].control != NULL)
             tap->slots[k].control->products[slot] = products;
@@ -184,15 +184,15 @@ static uint8_t on_unknown(uint64_t number, int32_t slot)
 static void on_read(bool is_all)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
-    if (calls_traced_drain(the_state, is_all) < 0)
-        the_state->calls->objection = PyErr_GetRaisedException(); /* raised where Python can be told */
+    if (calls_traced_drain(extension_state, is_all) < 0)
+        extension_state->calls->objection = PyErr_GetRaisedException(); /* raised where Python can be told */
     PyErr_SetRaisedException(pending);
 }
 
 void calls_traced_init(binding_state *state)
 {
     static const probe_listener listener = { .products = on_unknown, .read = on_read };
-    the_state = state;
+    extension_state = state;
     probe_listen(&listener);
 }
 

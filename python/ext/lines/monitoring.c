@@ -79,12 +79,12 @@ static void listen(lines_source *source, lines_code *code)
 }
 
 /* Each callback: what is pending stays pending, what we do wrong is counted. */
-typedef struct visit {
+typedef struct callback {
     lines_source *source;
     PyObject *pending; /* owned or NULL */
-} visit;
+} callback;
 
-static bool come(visit *here, PyObject *self)
+static bool begin_callback(callback *here, PyObject *self)
 {
     here->source = source_of(self);
     here->pending = PyErr_Occurred() ? PyErr_GetRaisedException() : NULL;
@@ -92,7 +92,7 @@ static bool come(visit *here, PyObject *self)
     return here->source->is_running;
 }
 
-static PyObject *go(visit *here, bool is_disabled)
+static PyObject *end_callback(callback *here, bool is_disabled)
 {
     if (PyErr_Occurred())
         lines_source_note_error(here->source, -1);
@@ -122,14 +122,14 @@ static lines_record *record_of(lines_source *source, PyObject *code, bool is_sta
 
 static PyObject *enter(PyObject *self, PyObject *const *args, bool is_fresh)
 {
-    visit here;
+    callback here;
     bool is_unknown = false;
-    if (come(&here, self)) {
+    if (begin_callback(&here, self)) {
         lines_record *record = record_of(here.source, args[0], true, is_fresh, &is_unknown);
         if (record != NULL)
             lines_record_enter(here.source, record, is_fresh);
     }
-    return go(&here, is_unknown);
+    return end_callback(&here, is_unknown);
 }
 
 #define CALLBACK(name, result)                                                            \
@@ -150,9 +150,9 @@ static PyObject *on_throw(PyObject *self, PyObject *const *args, Py_ssize_t Py_U
  * the instruction of a jump to `to`. */
 static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *code, int from, int to)
 {
-    visit here;
+    callback here;
     bool is_unknown = false;
-    if (come(&here, self)) {
+    if (begin_callback(&here, self)) {
         lines_record *record = record_of(here.source, code, false, false, &is_unknown);
         if (record != NULL && from < 0)
             to = base_frame_instruction(record->at);
@@ -163,15 +163,15 @@ static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *co
             record->line_event = lines_statement_steps(record, to) ? to : -1;
         }
     }
-    return go(&here, is_unknown);
+    return end_callback(&here, is_unknown);
 }
 
 /* Events of instructions that start no statement are disabled at their first time. */
 static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
 {
-    visit here;
+    callback here;
     bool is_unknown = false;
-    if (come(&here, self)) {
+    if (begin_callback(&here, self)) {
         int instruction = unit_of(args[1]);
         lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
         if (record != NULL && lines_statement_steps(record, instruction))
@@ -179,7 +179,7 @@ static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
         else if (record != NULL)
             is_unknown = !record->is_bare;
     }
-    return go(&here, is_unknown);
+    return end_callback(&here, is_unknown);
 }
 
 static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
@@ -198,14 +198,14 @@ CALLBACK(on_jump, any_line(self, args[0], unit_of(args[1]), unit_of(args[2])))
 
 static PyObject *leave(PyObject *self, PyObject *const *args, PyObject *value, bool is_yield)
 {
-    visit here;
-    if (come(&here, self)) {
+    callback here;
+    if (begin_callback(&here, self)) {
         base_frame *at = base_frame_running();
         lines_record *record = at != NULL ? lines_source_find(here.source, at) : NULL;
         if (record != NULL && (PyObject *)record->code->code == args[0])
             lines_record_leave(here.source, record, unit_of(args[1]), value, is_yield);
     }
-    return go(&here, false);
+    return end_callback(&here, false);
 }
 
 CALLBACK(on_return, leave(self, args, args[2], false))

@@ -232,7 +232,7 @@ static PyObject *key_of(lines_source *source, lines_record *record, const lines_
 
 /* ---- paths --------------------------------------------------------------------- */
 
-static void settle(lines_source *source, lines_target *out)
+static void set_kind(lines_source *source, lines_target *out)
 {
     out->kind = out->object != NULL ? lines_state_kind(source, out->object) : KIND_NONE;
 }
@@ -254,7 +254,7 @@ static void find_root(lines_source *source, lines_record *record, const lines_pa
     }
     out->owner = owner;
     out->member = lines_path_member(path->hash, PATH_GLOBAL);
-    settle(source, out);
+    set_kind(source, out);
 }
 
 /* xs[-1] is the last item, whatever it is called. */
@@ -276,7 +276,7 @@ void lines_path_find(lines_source *source, lines_record *record, int number, boo
     if (path->kind == PATH_LOCAL) {
         out->slot = path->base;
         out->object = base_frame_slot(record->at, path->base, path->detail);
-        settle(source, out);
+        set_kind(source, out);
         return;
     }
     if (path->kind == PATH_GLOBAL || path->kind == PATH_NAME) {
@@ -302,7 +302,7 @@ void lines_path_find(lines_source *source, lines_record *record, int number, boo
     out->owner = base.object;
     out->member = lines_path_member(hash, path->kind);
     Py_DECREF(key);
-    settle(source, out);
+    set_kind(source, out);
 }
 
 PyObject *lines_path_text(lines_source *source, lines_record *record, int number)

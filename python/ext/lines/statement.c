@@ -1,7 +1,7 @@
 /* statement.c -- what happened between two events of a frame.
  *
- * A line event comes before the line runs, so each event first settles the
- * statement that ran (which of its names, and of the tensors seen so far, are
+ * A line event comes before the line runs, so each event first reports what the
+ * statement that ran has changed (which of its names, and of the tensors seen so far, are
  * not what they were), then prepares for the one that will run.  The common
  * case, a line of plain Python, looks at the names it stores and no further.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -66,7 +66,7 @@ static void digest_all(lines_source *source, lines_record *record, bool is_hidde
 }
 
 /* Do versions tell too little of what the statement does? */
-static bool hides(const lines_record *record, const lines_statement *statement)
+static bool versions_are_unreliable(const lines_record *record, const lines_statement *statement)
 {
     return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
 }
@@ -94,7 +94,7 @@ static void begin(lines_source *source, lines_record *record, int number)
         (statement->flags & STATEMENT_IS_FAR && (compares || !code->names.is_narrow)))
         lines_reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live))
-        digest_all(source, record, hides(record, statement));
+        digest_all(source, record, versions_are_unreliable(record, statement));
     if (mask)
         lines_emit_reads(source, record, statement, mask);
 }
@@ -112,23 +112,23 @@ void lines_statement_resume(lines_source *source, lines_record *record)
 
 /* ---- after it ran --------------------------------------------------------------- */
 
-typedef struct settling {
+typedef struct change_search {
     const lines_statement *statement;
     bool is_hidden;
     bool is_doubtful;            /* perhaps it did not run, or not to its end */
     const lines_statement *last; /* of those that ran since the last event */
     lines_found_list found;
-} settling;
+} change_search;
 
 /* A list or dict that is stored by name. */
-static void look_into(lines_source *source, lines_record *record, settling *work,
+static void look_into(lines_source *source, lines_record *record, change_search *work,
                       const lines_write *write, PyObject *box)
 {
     if (!work->is_doubtful && !(write->flags & (WRITE_SAME | WRITE_IN_PLACE)))
         lines_items_stored(source, record, work->statement, write, box, &work->found);
 }
 
-static void look_at_write(lines_source *source, lines_record *record, settling *work,
+static void look_at_write(lines_source *source, lines_record *record, change_search *work,
                           const lines_write *write)
 {
     lines_target target;
@@ -172,7 +172,7 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
 }
 
 /* Is it the business of a later statement of the same line? */
-static bool is_written_later(const lines_table *table, const settling *work, int path)
+static bool is_written_later(const lines_table *table, const change_search *work, int path)
 {
     for (const lines_statement *one = work->statement + 1; one <= work->last; one++)
         for (int i = 0; i < one->write_count; i++)
@@ -182,7 +182,7 @@ static bool is_written_later(const lines_table *table, const settling *work, int
 }
 
 /* Adds a change of what a name holds that the statement does not write. */
-static void compare(lines_source *source, settling *work, const lines_target *target,
+static void compare(lines_source *source, change_search *work, const lines_target *target,
                     const lines_state *state)
 {
     if (state->seen.object != target->object) /* of a local: a cell that another function stored to */
@@ -196,7 +196,7 @@ static void compare(lines_source *source, settling *work, const lines_target *ta
 }
 
 /* May it have changed although no write names it? */
-static bool is_compared(const lines_record *record, const settling *work, const lines_target *target,
+static bool is_compared(const lines_record *record, const change_search *work, const lines_target *target,
                         tensor_kind kind, int path)
 {
     bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
@@ -204,7 +204,7 @@ static bool is_compared(const lines_record *record, const settling *work, const 
            !is_written_later(record->code->table, work, path);
 }
 
-static void look_at_slot(lines_source *source, lines_record *record, settling *work, int slot)
+static void look_at_slot(lines_source *source, lines_record *record, change_search *work, int slot)
 {
     lines_state *state = &record->slots[slot];
     const lines_table *table = record->code->table;
@@ -222,7 +222,7 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
         compare(source, work, &target, state);
 }
 
-static void look_at_slots(lines_source *source, lines_record *record, settling *work)
+static void look_at_slots(lines_source *source, lines_record *record, change_search *work)
 {
     const lines_code *code = record->code;
     if (code->names.is_narrow) {
@@ -235,7 +235,7 @@ static void look_at_slots(lines_source *source, lines_record *record, settling *
             look_at_slot(source, record, work, i);
 }
 
-static void look_at_far(lines_source *source, lines_record *record, settling *work)
+static void look_at_far(lines_source *source, lines_record *record, change_search *work)
 {
     for (int i = 0; i < record->far_count; i++) {
         lines_target target;
@@ -266,13 +266,13 @@ static bool is_same(lines_source *source, const lines_found_change *change, bool
            !lines_state_differs(source, &change->old, change->target.object, is_hidden);
 }
 
-static void settle(lines_source *source, lines_record *record, const lines_statement *statement,
+static void report_changes(lines_source *source, lines_record *record, const lines_statement *statement,
                    const lines_statement *last, bool is_doubtful, bool compares)
 {
     const lines_table *table = record->code->table;
     const lines_write *writes = table->writes + statement->writes;
-    settling work = { .statement = statement,
-                      .is_hidden = hides(record, statement),
+    change_search work = { .statement = statement,
+                      .is_hidden = versions_are_unreliable(record, statement),
                       .is_doubtful = is_doubtful,
                       .last = last };
     for (int i = 0; i < statement->write_count; i++)
@@ -333,7 +333,7 @@ static bool is_plain(lines_source *source, lines_record *record, const lines_sta
     return true;
 }
 
-/* Settles the statement and those after it on the line that had no event of
+/* Reports the changes of the statement and of those after it on the line that had no event of
  * their own.  next: the instruction that the frame goes on with, or the last
  * one it ran if it is left. */
 static void finish(lines_source *source, lines_record *record, int next, bool is_interrupted,
@@ -355,7 +355,7 @@ static void finish(lines_source *source, lines_record *record, int next, bool is
         bool compares =
             i == 0 ? record->compares
                    : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
-        settle(source, record, one, first + first->followers,
+        report_changes(source, record, one, first + first->followers,
                is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
         record->has_reads = false;
     }
@@ -390,7 +390,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     return true;
 }
 
-static void go_on(lines_source *source, lines_record *record, const lines_statement *statement,
+static void next_statement(lines_source *source, lines_record *record, const lines_statement *statement,
                   int instruction)
 {
     int number = (int)(statement - record->code->table->statements);
@@ -406,7 +406,7 @@ void lines_statement_step(lines_source *source, lines_record *record, int instru
     bool had_line_event = record->line_event == instruction;
     record->line_event = -1;
     if (!had_line_event && lines_statement_steps(record, instruction))
-        go_on(source, record, lines_statement_of(record, instruction), instruction);
+        next_statement(source, record, lines_statement_of(record, instruction), instruction);
 }
 
 void lines_statement_at(lines_source *source, lines_record *record, int instruction)
@@ -415,7 +415,7 @@ void lines_statement_at(lines_source *source, lines_record *record, int instruct
     if (!record->is_bare && statement == NULL)
         return;
     if (!record->is_bare)
-        go_on(source, record, statement, instruction);
+        next_statement(source, record, statement, instruction);
     if (record->is_bare || source->masks[LINES_LINE] & record->mask)
         lines_emit_line(source, record, instruction);
 }
