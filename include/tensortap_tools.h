@@ -443,6 +443,7 @@ typedef struct tt_diff_point {
     double deviation, floor; /* and the floor there */
 } tt_diff_point;
 
+enum { TT_DIFF_SHAPE = 48 };
 typedef struct tt_diff_site {
     const char *name; /* borrowed of run a or b */
     int32_t rank;
@@ -452,17 +453,38 @@ typedef struct tt_diff_site {
     tt_diff_point first;    /* the first above the floor, else the first that differs */
     tt_diff_point worst;    /* the one with the largest deviation */
     bool is_rounding; /* a gradient that is zero but for rounding, of which the optimizer made steps */
+    int64_t unlike;   /* points of another number of elements: they deviate in TT_FIELD_COUNT alone */
+    char shapes[2][TT_DIFF_SHAPE]; /* "[16, 8]", of the first pair whose shapes differ; "": none */
+    int32_t dtypes[2];             /* of the first pair whose types differ; -1: none */
 } tt_diff_site;
 const char *tt_diff_site_text(const tt_diff_site *site); /* its verdict, or "only in a" */
 
 /* Finds a rename that gives every site of a that is missing in b a partner; false: none. */
 bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
 
+/* What differs before any number is compared, and may explain the rest: one of each kind. */
+typedef enum tt_premise_kind {
+    TT_PREMISE_STEPS,  /* other optimizers: steps are paired by those of the first one */
+    TT_PREMISE_INPUTS, /* other batches, or another order of them */
+    TT_PREMISE_SHAPES,
+    TT_PREMISE_TYPES,
+    TT_PREMISE_COUNT_
+} tt_premise_kind;
+typedef struct tt_premise {
+    tt_premise_kind kind;
+    int64_t step;     /* the first where it holds; -1: all */
+    const char *site; /* borrowed; the first where it holds; NULL: none */
+    char text[512];   /* a sentence without a stop */
+} tt_premise;
+const char *tt_premise_name(tt_premise_kind kind); /* "inputs" */
+
 typedef struct tt_diff {
     tt_diff_site *sites; /* owned; of a or b, by rank */
     size_t count;
     int64_t first;      /* number of the site that differs first; -1: none */
     tt_verdict verdict; /* the worst of all */
+    tt_premise premises[TT_PREMISE_COUNT_];
+    size_t premise_count;
 } tt_diff;
 /* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,

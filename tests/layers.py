@@ -66,7 +66,7 @@ PACKAGES = {
     "display": set(),
     "files": set(),
     "devices": set(),
-    "findings": {"models"},
+    "findings": {"models", "display"},
     "blackbox": {"models", "files"},
     "runs": {"models", "display", "files", "devices", "findings", "blackbox"},
     **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},

@@ -118,6 +118,19 @@ static int by_excess(const void *a, const void *b)
     return x < y ? -1 : 1;
 }
 
+/* "[16, 8]" where the points cannot be compared because of their shapes, else the number. */
+static const char *side_text(const tt_diff_site *s, const tt_diff_point *at, int side)
+{
+    bool is_shape = at->field == TT_FIELD_COUNT && s->shapes[side][0] != '\0';
+    return is_shape ? s->shapes[side] : tt_screen_number(side == 0 ? at->a : at->b);
+}
+
+static const char *field_text(const tt_diff_site *s, const tt_diff_point *at)
+{
+    bool is_shape = at->field == TT_FIELD_COUNT && s->shapes[0][0] != '\0';
+    return is_shape ? "shape" : tt_field_name(at->field);
+}
+
 static tt_status print_worst(const tt_diff *diff, bool has_ranks)
 {
     tt_status st = TT_OK;
@@ -151,9 +164,9 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
         tt_table_cell(table, TT_MOOD_PLAIN, name);
         tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->first.step));
         tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->worst.step));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_field_name(s->worst.field));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.a));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.b));
+        tt_table_cell(table, TT_MOOD_PLAIN, field_text(s, &s->worst));
+        tt_table_cell(table, TT_MOOD_PLAIN, side_text(s, &s->worst, 0));
+        tt_table_cell(table, TT_MOOD_PLAIN, side_text(s, &s->worst, 1));
         tt_table_cell(table, s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : TT_MOOD_PLAIN,
                       tt_screen_text("%.2g", off_by));
         tt_table_cell(table, TT_MOOD_FAINT, has_tolerance ? "" : tt_screen_text("%.2g", s->worst.floor));
@@ -175,9 +188,9 @@ static void print_first(const tt_diff_site *s, bool has_ranks)
         printf(", rank %d", (int)s->rank);
     bool has_floor = !args.options.has_tolerance && !isinf(s->first.deviation);
     putchar('\n');
-    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", tt_field_name(s->first.field),
-                  tt_screen_number(s->first.a), tt_screen_number(s->first.b),
-                  has_floor ? ", off by " : "", has_floor ? percent_text(s->first.deviation) : "",
+    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", field_text(s, &s->first),
+                  side_text(s, &s->first, 0), side_text(s, &s->first, 1), has_floor ? ", off by " : "",
+                  has_floor ? percent_text(s->first.deviation) : "",
                   has_floor ? " where rounding explains " : "",
                   has_floor ? percent_text(s->first.floor) : "");
 }
@@ -186,6 +199,8 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
 {
     counts c = count_sites(diff);
     const bool has_tolerance = args.options.has_tolerance, is_partial = c.only[0] + c.only[1] > 0;
+    for (size_t i = 0; i < diff->premise_count; i++)
+        tt_screen_say(TT_MOOD_ALARM, "%s\n", diff->premises[i].text);
     if (c.points == 0)
         puts("nothing to compare: no site has points of the same steps in both runs");
     else if (diff->verdict == TT_DIFF_DIFFERS)
@@ -220,6 +235,17 @@ static tt_status print_json(const tt_diff *diff)
     tt_json_text(json, "verdict",
                  count_sites(diff).points > 0 ? tt_verdict_text(diff->verdict) : "nothing to compare");
     tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
+    tt_json_open(json, "premises", '[');
+    for (size_t i = 0; i < diff->premise_count; i++) {
+        const tt_premise *premise = &diff->premises[i];
+        tt_json_open(json, NULL, '{');
+        tt_json_text(json, "kind", tt_premise_name(premise->kind));
+        tt_json_i64(json, "step", premise->step);
+        tt_json_text(json, "site", premise->site);
+        tt_json_text(json, "text", premise->text);
+        tt_json_close(json);
+    }
+    tt_json_close(json);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < diff->count; i++) {
         const tt_diff_site *s = &diff->sites[i];
@@ -230,6 +256,15 @@ static tt_status print_json(const tt_diff *diff)
         tt_json_i64(json, "points", s->points);
         tt_json_i64(json, "only_a", s->only_a);
         tt_json_i64(json, "only_b", s->only_b);
+        if (s->shapes[0][0] != '\0') {
+            tt_json_text(json, "shape_a", s->shapes[0]);
+            tt_json_text(json, "shape_b", s->shapes[1]);
+            tt_json_i64(json, "unlike", s->unlike);
+        }
+        if (s->dtypes[0] >= 0) {
+            tt_json_text(json, "dtype_a", tt_dtype_name((tt_dtype)s->dtypes[0]));
+            tt_json_text(json, "dtype_b", tt_dtype_name((tt_dtype)s->dtypes[1]));
+        }
         if (s->verdict != TT_DIFF_SAME) {
             tt_json_i64(json, "first_step", s->first.step);
             tt_json_i64(json, "first_call", s->first.call);

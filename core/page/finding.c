@@ -253,6 +253,10 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff)
         points += diff->sites[i].points;
         differing += diff->sites[i].verdict == TT_DIFF_DIFFERS;
     }
+    for (size_t i = 0; i < diff->premise_count; i++) {
+        const char *premise = diff->premises[i].text;
+        put_plain(&w, REMARK, NULL, "%c%s.", premise[0] - 'a' + 'A', premise + 1);
+    }
     if (points == 0) {
         put_plain(&w, NOTE, NULL,
                   "The two runs cannot be compared: no site has points of the same steps in both.");

@@ -33,6 +33,7 @@ enum { NAN_COUNT = 1, POSINF, NEGINF, MEAN, RMS, COUNT = 8, COLUMNS };
 /* One side of a pair: columns of one site.  Its memory is kept from site to site. */
 typedef struct side {
     tt_run *run;
+    tt_step_map map; /* borrowed */
     int32_t file, site;
     size_t points, cap;
     int64_t *steps, *calls;  /* steps is owned, with the calls and the values behind it */
@@ -94,6 +95,8 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
         if (st < 0)
             return tt_fail(err, st, "%.200s: %s", tt_run_site_name(s->run, site), tt_status_text(st));
     }
+    for (size_t i = 0; s->map.steps != NULL && i < s->points; i++)
+        s->steps[i] = tt_step_map_of(&s->map, s->steps[i]);
     return TT_OK;
 }
 
@@ -110,6 +113,53 @@ static double value_at(const side *s, size_t k, size_t i)
 static bool is_same(double x, double y)
 {
     return x == y || (isnan(x) && isnan(y));
+}
+
+static void put_shape(const tt_point *p, char out[TT_DIFF_SHAPE])
+{
+    size_t at = 1;
+    out[0] = '[';
+    for (int32_t d = 0; d < p->ndim && at < TT_DIFF_SHAPE - 24; d++)
+        at += (size_t)snprintf(out + at, TT_DIFF_SHAPE - at, "%s%lld", d > 0 ? ", " : "",
+                               (long long)p->shape[d]);
+    (void)snprintf(out + at, TT_DIFF_SHAPE - at, "]");
+}
+
+/* Notes shapes and types of the first pair in which they differ.  Shapes are read where the numbers of
+ * elements differ, and once. */
+static void note_unlike(const side *a, size_t i, const side *b, size_t j, bool is_first,
+                        tt_diff_site *site)
+{
+    tt_point x, y;
+    bool is_unlike = a->values[COUNT][i] != b->values[COUNT][j];
+    if ((!is_unlike && !is_first) || site->shapes[0][0] != '\0' ||
+        tt_run_point(a->run, a->file, a->site, (int64_t)i, &x, NULL) < 0 ||
+        tt_run_point(b->run, b->file, b->site, (int64_t)j, &y, NULL) < 0)
+        return;
+    bool is_shape = x.ndim >= 0 && y.ndim >= 0 &&
+                    (x.ndim != y.ndim || memcmp(x.shape, y.shape, (size_t)x.ndim * sizeof *x.shape) != 0);
+    if (is_shape) {
+        put_shape(&x, site->shapes[0]);
+        put_shape(&y, site->shapes[1]);
+    }
+    if (x.stats.dtype != y.stats.dtype && site->dtypes[0] < 0) {
+        site->dtypes[0] = x.stats.dtype;
+        site->dtypes[1] = y.stats.dtype;
+    }
+}
+
+/* A pair of points with other numbers of elements: nothing else of them can be compared. */
+static bool is_unlike(const side *a, size_t i, const side *b, size_t j, tt_gap *gap)
+{
+    double x = a->values[COUNT][i], y = b->values[COUNT][j];
+    if (isnan(x) || isnan(y) || x == y)
+        return false;
+    *gap = (tt_gap){ .deviation = { INFINITY, 0 },
+                     .field = { TT_FIELD_COUNT, TT_FIELD_COUNT },
+                     .is_any = true,
+                     .a = { x, NAN },
+                     .b = { y, NAN } };
+    return true;
 }
 
 /* Where and how much a pair of points deviates, in units of their own size, or of least if that is
@@ -199,8 +249,14 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
             pair->site.only_b += is_wanted && is_behind;
         } else if (is_wanted) {
             tt_gap gap;
+            bool has_stats = !isnan(a->values[COUNT][i]) && !isnan(b->values[COUNT][j]);
+            if (has_stats)
+                note_unlike(a, i, b, j, pair->site.points == 0, &pair->site);
             pair->site.points++;
-            deviate(a, i, b, j, weight_scale(s, step, &at, &moved_weight), options, &gap);
+            if (is_unlike(a, i, b, j, &gap))
+                pair->site.unlike++;
+            else
+                deviate(a, i, b, j, weight_scale(s, step, &at, &moved_weight), options, &gap);
             gap.step = step;
             gap.call = (uint32_t)a->calls[i];
             moved_a = fmax(moved_a, movement(a, i));
@@ -256,6 +312,11 @@ static int32_t find_partner(const tt_run *in, const char *name, const tt_rename 
     return site;
 }
 
+int32_t tt_diff_partner(const tt_run *b, const char *name, const tt_rename *rename)
+{
+    return find_partner(b, name, rename, false);
+}
+
 static const char *first_alone(const tt_run *a, const tt_run *b, const tt_rename *rename, int32_t *count)
 {
     const char *first = NULL;
@@ -296,6 +357,8 @@ bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out)
     size_t from = m - tail - start, to = n - tail - start;
     if (from == 0 || to == 0 || from >= sizeof out->from || to >= sizeof out->to)
         return false;
+    if (tail == 0 && tt_name_begins(x, "input/") && tt_name_begins(y, "input/"))
+        return false; /* names of arguments: a mask is no position */
     tt_rename guess;
     (void)snprintf(guess.from, sizeof guess.from, "%.*s", (int)from, x + start);
     (void)snprintf(guess.to, sizeof guess.to, "%.*s", (int)to, y + start);
@@ -335,7 +398,7 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
         return tt_fail_plain(err, st);
     tt_diff_pair *pair = &all->pairs[all->count++];
     *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
-                                      .worst = { .step = -1, .a = NAN, .b = NAN } },
+                                      .worst = { .step = -1, .a = NAN, .b = NAN }, .dtypes = { -1, -1 } },
                             .kind = tt_order_kind(name),
                             .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX };
     tt_noise_role(a, site_a, s->weight.points > 0, pair);
@@ -353,32 +416,34 @@ static int64_t points_of(const tt_run *run)
     return points;
 }
 
-/* Makes the result of the pairs. */
-static tt_status sum_up(const pair_list *all, int64_t first, tt_diff **out)
+/* Puts the pairs into the result. */
+static tt_status sum_up(const pair_list *all, int64_t first, tt_diff *diff)
 {
-    tt_diff *diff = calloc(1, sizeof *diff);
-    tt_diff_site *sites = calloc(all->count + 1, sizeof *sites);
-    if (diff == NULL || sites == NULL) {
-        free(diff);
-        free(sites);
+    diff->sites = calloc(all->count + 1, sizeof *diff->sites);
+    if (diff->sites == NULL)
         return TT_ENOMEM;
-    }
-    *diff = (tt_diff){ .sites = sites, .count = all->count, .first = first };
+    diff->count = all->count;
+    diff->first = first;
     for (size_t i = 0; i < all->count; i++) {
-        sites[i] = all->pairs[i].site;
-        if (sites[i].verdict > diff->verdict)
-            diff->verdict = sites[i].verdict;
+        diff->sites[i] = all->pairs[i].site;
+        if (diff->sites[i].verdict > diff->verdict)
+            diff->verdict = diff->sites[i].verdict;
     }
-    *out = diff;
     return TT_OK;
 }
 
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
                           tt_error *err)
 {
-    sides both = { .a = { .run = a }, .b = { .run = b }, .weight = { .run = a } };
+    tt_step_map maps[2] = { { 0 } };
     pair_list all = { 0 };
-    tt_status st = TT_OK;
+    tt_diff *diff = calloc(1, sizeof *diff);
+    if (diff == NULL)
+        return tt_fail_plain(err, TT_ENOMEM);
+    tt_status st = tt_step_maps_make(a, b, maps, diff, err);
+    sides both = { .a = { .run = a, .map = maps[0] },
+                   .b = { .run = b, .map = maps[1] },
+                   .weight = { .run = a, .map = maps[0] } };
     int64_t done = 0, total = points_of(a) + points_of(b), first = -1;
     for (int pass = 0; pass < 2; pass++) { /* what a has, then what b alone has */
         tt_run *run = pass == 0 ? a : b;
@@ -402,14 +467,22 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
     if (st == TT_OK && all.count == 0 && options->only != NULL)
         st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", options->only);
     if (st == TT_OK && (tt_noise_judge(all.pairs, all.count, options->has_tolerance, &first) < 0 ||
-                        sum_up(&all, first, out) < 0))
+                        sum_up(&all, first, diff) < 0))
         st = tt_fail_plain(err, TT_ENOMEM);
+    if (st == TT_OK)
+        st = tt_premises_add(a, b, maps, options->rename, diff, err);
     for (size_t i = 0; i < all.count; i++)
         free(all.pairs[i].gaps);
     free(all.pairs);
     free(both.a.steps);
     free(both.b.steps);
     free(both.weight.steps);
+    free(maps[0].steps);
+    free(maps[1].steps);
+    if (st == TT_OK)
+        *out = diff;
+    else
+        tt_diff_free(diff);
     return st;
 }
 

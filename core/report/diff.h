@@ -40,6 +40,7 @@ typedef struct tt_diff_pair {
     tt_rank_in_step kind;
     int32_t place; /* in the order of execution, among its kind; see tt_order_place */
     int64_t elements;
+    bool is_exact; /* integers, which no rounding changes */
     double base;   /* rounding of one tensor; see noise.c ... */
     double coarse; /* ... the half unit of a type of less than 32 bits in it, or before it */
     double terms;  /* of a gradient: how many are summed for an element */
@@ -53,6 +54,21 @@ typedef struct tt_diff_pair {
     bool is_real;                /* of a gradient of a bias: larger than rounding at least once */
 } tt_diff_pair;
 
+/* ---- premise.c ---- */
+/* The steps of a run in which its first optimizer stepped, if the other run has another number of optimizers. */
+typedef struct tt_step_map {
+    int64_t *steps; /* owned; ascending; NULL: steps are paired by number */
+    size_t count;
+} tt_step_map;
+tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *diff, tt_error *err);
+int64_t tt_step_map_of(const tt_step_map *map, int64_t step);
+/* Adds what is known of inputs, shapes and types.  The sites are judged. */
+tt_status tt_premises_add(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,
+                          tt_diff *diff, tt_error *err);
+/* diff.c: the site of b that this name of a means; -1: none. */
+int32_t tt_diff_partner(const tt_run *b, const char *name, const tt_rename *rename);
+
+/* ---- noise.c ---- */
 /* Finds the weight on whose scale a bias is judged, and by how much to multiply its root mean square.
  * *weight is -1 if this site is no bias, or has no weight beside it. */
 tt_status tt_noise_weight(tt_run *run, int32_t file, int32_t site, int32_t *weight, double *times);

@@ -143,6 +143,7 @@ tt_status tt_noise_expect(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, 
     pair->coarse = u > SINGLE ? u : 0;
     pair->base = MARGIN * fmin(u, SINGLE) * (1 + (pair->kind == TT_ORDER_PARAMETER ? 0 : sqrt(length)));
     pair->elements = is_scalar ? 1 : x.stats.count;
+    pair->is_exact = !is_scalar && u == 0;
     return TT_OK;
 }
 
@@ -192,6 +193,8 @@ static bool is_moved_by_rounding(const tt_diff_pair *bias)
 /* Returns the deviation that rounding before this point, or in it, explains. */
 static double floor_of(const past *h, const tt_diff_pair *pair, const tt_gap *gap, int k)
 {
+    if (pair->is_exact)
+        return 0;
     if (pair->kind == TT_ORDER_PARAMETER) {
         double n = (double)pair->elements;
         double one = pair->role == TT_ROLE_BIAS ? 0 : 1 / n; /* a bias: see below */

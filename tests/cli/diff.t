@@ -30,10 +30,12 @@ within noise: no more than rounding
 WORST             FROM STEP  AT  FIELD       A       B   OFF BY    FLOOR
 activation/embed          0  12  rms    0.3477  0.3477  1.4e-07  1.2e-06
 # A lower precision is noise; a fault of one percent in one layer of it is not.
-$ make_run half half; tensortap diff a half | head -n 2
+$ make_run half half; tensortap diff a half | head -n 3
+types differ in 25 sites: activation/embed is float32 against bfloat16
 within noise: no more than rounding
 1800 points compared; sites: 11 identical, 25 within noise, 0 differ
-$ make_run half-changed fault; tensortap diff a fault | head -n 6
+$ make_run half-changed fault; tensortap diff a fault | head -n 7
+types differ in 25 sites: activation/embed is float32 against bfloat16
 they diverge at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.97% where rounding explains 0.78%
 1800 points compared; sites: 11 identical, 24 within noise, 1 differ
@@ -86,6 +88,7 @@ $ tensortap diff a layer --only loss --json
 {"schema":1,
 "verdict":"identical",
 "first":null,
+"premises":[],
 "sites":[{"site":"loss","rank":0,"verdict":"identical","points":50,"only_a":0,"only_b":0}]}
 $ tensortap diff a layer --rtol many
 tensortap diff: --rtol takes a number from 0 on, not 'many'

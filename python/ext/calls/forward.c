@@ -70,8 +70,8 @@ static PyObject *function_of(const calls_tap *tap, const calls_forward_class *cl
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
         function = class->impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
-    if (function != NULL && *tensor_symbols_get()->tracing_state() == NULL && are_empty(dict, names->hooks) &&
-        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
+    if (function != NULL && *tensor_symbols_get()->tracing_state() == NULL &&
+        are_empty(dict, names->hooks) && are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
         (own == NULL || own == tap->forward) && !PyErr_Occurred())
         function = class->forward;
     Py_XDECREF(dict);

@@ -185,7 +185,8 @@ static void on_read(bool is_all)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     if (calls_traced_drain(extension_state, is_all) < 0)
-        extension_state->calls->objection = PyErr_GetRaisedException(); /* raised where Python can be told */
+        extension_state->calls->objection =
+            PyErr_GetRaisedException(); /* raised where Python can be told */
     PyErr_SetRaisedException(pending);
 }
 

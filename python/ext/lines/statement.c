@@ -267,14 +267,14 @@ static bool is_same(lines_source *source, const lines_found_change *change, bool
 }
 
 static void report_changes(lines_source *source, lines_record *record, const lines_statement *statement,
-                   const lines_statement *last, bool is_doubtful, bool compares)
+                           const lines_statement *last, bool is_doubtful, bool compares)
 {
     const lines_table *table = record->code->table;
     const lines_write *writes = table->writes + statement->writes;
     change_search work = { .statement = statement,
-                      .is_hidden = versions_are_unreliable(record, statement),
-                      .is_doubtful = is_doubtful,
-                      .last = last };
+                           .is_hidden = versions_are_unreliable(record, statement),
+                           .is_doubtful = is_doubtful,
+                           .last = last };
     for (int i = 0; i < statement->write_count; i++)
         look_at_write(source, record, &work, &writes[i]);
     if (compares) {
@@ -356,7 +356,7 @@ static void finish(lines_source *source, lines_record *record, int next, bool is
             i == 0 ? record->compares
                    : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
         report_changes(source, record, one, first + first->followers,
-               is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
+                       is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
         record->has_reads = false;
     }
     tensor_quiet_leave(guard);
@@ -391,7 +391,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
 }
 
 static void next_statement(lines_source *source, lines_record *record, const lines_statement *statement,
-                  int instruction)
+                           int instruction)
 {
     int number = (int)(statement - record->code->table->statements);
     if (number == record->statement && instruction != statement->start)

@@ -97,12 +97,19 @@ static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
     PyObject *sites = PyList_New(0); /* owned */
     for (size_t i = 0; sites != NULL && i < diff->count; i++)
         binding_list_add(&sites, describe_site(&diff->sites[i]));
-    return Py_BuildValue("(sLNzz)", tt_verdict_text(diff->verdict), (long long)diff->first, sites,
-                         rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
+    PyObject *premises = PyList_New(0); /* owned */
+    for (size_t i = 0; premises != NULL && i < diff->premise_count; i++) {
+        const tt_premise *one = &diff->premises[i];
+        binding_list_add(&premises, Py_BuildValue("(sLzs)", tt_premise_name(one->kind),
+                                                  (long long)one->step, one->site, one->text));
+    }
+    return Py_BuildValue("(sLNzzN)", tt_verdict_text(diff->verdict), (long long)diff->first, sites,
+                         rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL,
+                         premises);
 }
 
 /* diff(other, only, first step, last step, rtol, atol, from, to) -> (verdict, first,
- * sites, from, to); a tolerance below 0: none; from NULL: find out. */
+ * sites, from, to, premises); a tolerance below 0: none; from NULL: find out. */
 PyObject *runs_reader_diff(PyObject *self, PyObject *args)
 {
     PyObject *other;                            /* borrowed */

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from tensortap.display.table import table
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -112,6 +114,10 @@ class Findings:
 
     def __getitem__(self, index: int) -> Finding:
         return self.items[index]
+
+    def _repr_html_(self) -> str:
+        rows = ((f"{one.severity} {one.rule}", one.sentence, one.remedy) for one in self.items)
+        return table(self.verdict or "findings", rows)
 
     def __repr__(self) -> str:
         if not self.items:

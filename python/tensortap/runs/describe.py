@@ -6,12 +6,12 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import difflib
-import html
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensortap import _core
+from tensortap.display import table as tables
 
 if TYPE_CHECKING:
     from tensortap.runs.run import Run, Steps
@@ -32,15 +32,8 @@ def line(run: Run) -> str:
 def table(run: Run) -> str:
     """Summarise a run for a notebook."""
     if run.closed:
-        return html.escape(line(run))
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(key)}</th>"
-        f"<td style='text-align:left'>{html.escape(_core._escape(text))}</td></tr>"
-        for key, text in summary(run)
-    )
-    return (
-        f"<table><caption>Run {html.escape(_core._escape(str(run.path)))}</caption>{rows}</table>"
-    )
+        return tables.escape(line(run))
+    return tables.table(f"Run {run.path}", summary(run))
 
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:

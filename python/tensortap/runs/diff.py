@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tensortap.display.table import table
 from tensortap.runs.run import Run
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ class DiffSite:
 
 
 @dataclass(frozen=True)
+class Premise:
+    """What differs before any number is compared, and may explain the rest."""
+
+    kind: Literal["steps", "inputs", "shapes", "types"]
+    step: int  # the first where it holds; -1: all
+    site: str | None  # the first where it holds
+    text: str
+
+
+@dataclass(frozen=True)
 class Diff:
     """Where two runs diverge; true if they do."""
 
@@ -56,6 +67,7 @@ class Diff:
     first: DiffSite | None  # the first to part, in the order of execution
     sites: tuple[DiffSite, ...]
     renamed: tuple[str, str] | None  # what names of the first run hold is this in the second
+    premises: tuple[Premise, ...] = ()  # other inputs, shapes, types, optimizers
 
     def __bool__(self) -> bool:
         return self.verdict == "differs"
@@ -65,6 +77,18 @@ class Diff:
         order = {"differs": 0, "noise": 1}
         found = [site for site in self.sites if site.verdict in order]
         return sorted(found, key=lambda site: (order[site.verdict], -site.deviation))[:count]
+
+    def _repr_html_(self) -> str:
+        rows = [("", one.text) for one in self.premises]
+        rows += [
+            (
+                site.name,
+                f"from step {site.first_step}: {site.field} is {site.a:.4g} against {site.b:.4g}"
+                f" at step {site.worst_step}",
+            )
+            for site in self.worst()
+        ]
+        return table(repr(self)[1:-1], rows)
 
     def __repr__(self) -> str:
         if self.first is None:
@@ -113,7 +137,7 @@ def diff(
             raise ValueError(f"{name} must be a number from 0 on, not {tolerance!r}")
     low, high = steps if steps is not None else (None, None)
     with _opened(a) as left, _opened(b) as right:
-        verdict, first, rows, old, new = left._reader.diff(
+        verdict, first, rows, old, new, premises = left._reader.diff(
             right._reader,
             only,
             LOWEST if low is None else low,
@@ -125,7 +149,7 @@ def diff(
     sites = tuple(DiffSite(*row) for row in rows)
     found = sites[first] if first >= 0 else None
     renamed = (old, new) if old is not None and new is not None else None
-    return Diff(verdict, found, sites, renamed)
+    return Diff(verdict, found, sites, renamed, tuple(Premise(*one) for one in premises))
 
 
 def first_nonfinite(
