@@ -1,4 +1,4 @@
-"""Two runs whose inputs, shapes, types or optimizers differ: that is said before any layer is named.
+"""What differs between two runs before any number is compared: inputs, shapes, types, optimizers.
 
 SPDX-License-Identifier: Apache-2.0
 """
