@@ -431,6 +431,74 @@ tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
 /* Records the class of the module at a path ("h.0.attn", "(root)").  Readers use it to tell
  * modules from outputs, and to recognize layers of the same kind. */
 tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name);
+/* ---- where a tensor belongs in a job of many ranks ---- */
+
+enum { TT_MESH_DIMS = 8, TT_PLACEMENT_BOXES = 64 };
+
+/* The ranks of a job as a grid, and this rank's position in it. */
+typedef struct tt_mesh {
+    int32_t ndim;
+    const char *name[TT_MESH_DIMS]; /* "dp", "tp"; "": it has none */
+    int32_t size[TT_MESH_DIMS];
+    int32_t coordinate[TT_MESH_DIMS];
+    const int32_t *ranks; /* all of them, last dimension fastest */
+} tt_mesh;
+
+/* What the ranks along one dimension of the mesh hold of a tensor. */
+typedef enum tt_spread {
+    TT_SPREAD_REPLICA, /* the same */
+    TT_SPREAD_SHARD,   /* each a part */
+    TT_SPREAD_PARTIAL, /* each an addend (or factor, maximum ...) of what is still to be reduced */
+    TT_SPREAD_BATCH,   /* each a tensor of its own, of its part of the batch */
+    TT_SPREAD_UNKNOWN,
+    TT_SPREAD_COUNT_
+} tt_spread;
+typedef enum tt_reduction {
+    TT_REDUCE_SUM,
+    TT_REDUCE_AVG,
+    TT_REDUCE_MAX,
+    TT_REDUCE_MIN,
+    TT_REDUCE_PRODUCT,
+    TT_REDUCE_OTHER,
+    TT_REDUCE_COUNT_
+} tt_reduction;
+/* Who said so. */
+typedef enum tt_placement_source {
+    TT_PLACED_BY_DTENSOR, /* its placements */
+    TT_PLACED_BY_CHUNKS,  /* __create_chunk_list__ */
+    TT_PLACED_BY_HOOK,    /* the layout in a hook of parallelize_module */
+    TT_PLACED_BY_WRAPPER, /* DistributedDataParallel and the like */
+    TT_PLACED_BY_USER,
+    TT_PLACED_BY_COUNT_
+} tt_placement_source;
+
+typedef struct tt_box { /* a part of the whole tensor */
+    int64_t offset[TT_MAX_DIM], size[TT_MAX_DIM];
+} tt_box;
+
+/* Where the tensors of a site belong, from a step on. */
+typedef struct tt_placement {
+    int64_t step;
+    uint64_t mesh; /* id of tt_recorder_mesh */
+    tt_placement_source source;
+    int32_t mesh_ndim;
+    struct {
+        tt_spread spread;
+        int32_t dim;            /* of a shard */
+        int32_t factor;         /* of a strided shard; 1: plain */
+        tt_reduction reduction; /* of a partial one */
+    } on[TT_MESH_DIMS];
+    int32_t ndim; /* of the whole tensor; -1: not known */
+    int64_t shape[TT_MAX_DIM];
+    int32_t box_count;   /* of what this rank holds; 0: nothing, or not known */
+    const tt_box *boxes; /* borrowed */
+} tt_placement;
+
+/* Records a mesh, once; *id is what placements refer to it by. */
+tt_status tt_recorder_mesh(tt_recorder *rec, const tt_mesh *mesh, uint64_t *id);
+/* Records where the tensors of a site belong; call it when that changes. */
+tt_status tt_recorder_place(tt_recorder *rec, int32_t site, const tt_placement *placement);
+
 /* Waits until everything queued so far can be read by other processes. */
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err);
 /* Returns TT_OK, or the failure that stopped the recording for good. */
@@ -465,6 +533,11 @@ typedef struct tt_run_file {
                               session; borrowed until the next refresh; NULL: none */
 } tt_run_file;
 tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out);
+
+/* The mesh with this id as a file has it; NULL: none.  Borrowed until the next refresh, as the next. */
+const tt_mesh *tt_run_mesh(const tt_run *run, int32_t file, uint64_t id);
+/* Where the tensors of a site belong at a step; NULL: not recorded. */
+const tt_placement *tt_run_placement(const tt_run *run, int32_t file, int32_t site, int64_t step);
 
 /* Sites of all files, in order of appearance. */
 int32_t tt_run_site_count(const tt_run *run);

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
 
+#include "store/placement.h"
+
 #include "base/clock.h"
 #include "store/pack.h"
 #include "tensor/walk.h"
@@ -296,11 +298,10 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
     return tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .scalar = &value });
 }
 
-/* A record of two texts, one behind the other; where there is no room, that is counted. */
-static tt_status push_texts(tt_recorder *rec, tt_record_kind kind, int64_t step, const char *first,
-                            size_t first_len, const char *second, size_t second_len)
+/* A record of bytes; where there is no room, that is counted. */
+static tt_status push_bytes(tt_recorder *rec, tt_record_kind kind, tt_section section, int64_t step,
+                            const void *bytes, size_t len)
 {
-    size_t len = first_len + second_len;
     uint32_t slots = 1 + slots_for(len);
     uint64_t at;
     tt_record *record = reserve_or_drop(rec, NULL, slots, &at);
@@ -310,24 +311,57 @@ static tt_status push_texts(tt_recorder *rec, tt_record_kind kind, int64_t step,
                            .kind = (uint8_t)kind,
                            .step = step,
                            .time = tt_clock_now(),
+                           .products = (uint32_t)section,
                            .text_len = (uint32_t)len };
     char *to = (char *)record + sizeof *record;
-    put(&to, first, first_len);
-    put(&to, second, second_len);
+    put(&to, bytes, len);
     tt_queue_commit(&rec->queue, at);
     return TT_OK;
+}
+
+/* Records the bytes of a section, and frees them. */
+static tt_status push_section(tt_recorder *rec, tt_section section, tt_buf *bytes)
+{
+    tt_status st = bytes->st == TT_OK && bytes->len > longest_text(rec) ? TT_EINVAL : bytes->st;
+    if (st == TT_OK)
+        st = push_bytes(rec, TT_RECORD_SECTION, section, 0, bytes->data, bytes->len);
+    tt_buf_free(bytes);
+    return st;
 }
 
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
 {
     size_t len = strlen(text), most = longest_text(rec);
-    return push_texts(rec, TT_RECORD_NOTE, step, text, len < most ? len : most, NULL, 0);
+    return push_bytes(rec, TT_RECORD_NOTE, TT_SECTION_NOTE, step, text, len < most ? len : most);
 }
 
 tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name)
 {
-    size_t first = strlen(path) + 1, second = strlen(class_name) + 1;
-    if (first + second > longest_text(rec))
-        return TT_EINVAL;
-    return push_texts(rec, TT_RECORD_MODULE, 0, path, first, class_name, second);
+    tt_buf module = { 0 };
+    tt_buf_varint(&module, strlen(path));
+    tt_buf_append(&module, path, strlen(path));
+    tt_buf_append(&module, class_name, strlen(class_name));
+    return push_section(rec, TT_SECTION_MODULE, &module);
+}
+
+tt_status tt_recorder_mesh(tt_recorder *rec, const tt_mesh *mesh, uint64_t *id)
+{
+    tt_buf bytes = { 0 };
+    tt_status st = tt_mesh_put(mesh, &bytes, id);
+    if (st < 0) {
+        tt_buf_free(&bytes);
+        return st;
+    }
+    return push_section(rec, TT_SECTION_MESH, &bytes);
+}
+
+tt_status tt_recorder_place(tt_recorder *rec, int32_t site, const tt_placement *placement)
+{
+    tt_buf bytes = { 0 };
+    tt_status st = has_site(rec, site) ? tt_placement_put(site, placement, &bytes) : TT_EINVAL;
+    if (st < 0) {
+        tt_buf_free(&bytes);
+        return st;
+    }
+    return push_section(rec, TT_SECTION_PLACEMENT, &bytes);
 }

@@ -84,11 +84,10 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
             st = tt_store_note(&rec->store, record->step, record->time, tt_record_tail(record),
                                record->text_len, err);
             break;
-        case TT_RECORD_MODULE: {
-            const char *path = tt_record_tail(record);
-            st = tt_store_module(&rec->store, path, path + strlen(path) + 1, err);
+        case TT_RECORD_SECTION:
+            st = tt_store_section(&rec->store, (tt_section)record->products, tt_record_tail(record),
+                                  record->text_len, err);
             break;
-        }
         case TT_RECORD_PIECE:
             st = write_piece(rec, record, err);
             break;

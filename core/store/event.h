@@ -5,8 +5,7 @@
  * padded to whole slots.  The tail of a point holds, in this order and only
  * where `products`, `ndim` and the lengths say so: tt_stats, shape (int64_t
  * each), tt_digest, histogram bytes, sample bytes.  The tail of a note is its
- * text, that of a module its path and, behind a NUL, its class; that of a piece of a
- * value is a tt_value_head and the bytes.
+ * text, that of a section its bytes; that of a piece of a value is a tt_value_head and the bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_EVENT_H
 #define TT_STORE_EVENT_H
@@ -18,7 +17,7 @@ enum { TT_SLOT = 64 };
 typedef enum tt_record_kind {
     TT_RECORD_POINT,
     TT_RECORD_NOTE,
-    TT_RECORD_MODULE,
+    TT_RECORD_SECTION, /* its bytes, for the file as they are */
     TT_RECORD_PIECE,
     TT_RECORD_PAD, /* nothing: the ring starts again behind it */
 } tt_record_kind;
@@ -34,8 +33,8 @@ typedef struct tt_record {
     int64_t step, time;
     double scalar;
     uint32_t thread;
-    uint32_t products;
-    uint32_t text_len; /* note, module; histogram of a point */
+    uint32_t products; /* of a section: its kind */
+    uint32_t text_len; /* note, section; histogram of a point */
     uint32_t more_len; /* sample of a point */
     int64_t value;     /* row of the table of values; the writer puts its place here */
 } tt_record;

@@ -51,6 +51,8 @@ static void free_tap(tt_tap *tap)
     free((void *)tap->info);
     free(tap->notes);
     free(tap->modules);
+    free(tap->meshes);
+    free(tap->placements);
     free(tap->path);
     free(tap);
 }

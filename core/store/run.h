@@ -6,6 +6,17 @@
 #include "store/chunk.h"
 #include "store/scan.h"
 
+typedef struct tt_known_mesh {
+    uint64_t id;
+    tt_mesh mesh; /* its texts and ranks are in the arena, as the boxes of placements */
+} tt_known_mesh;
+
+typedef struct tt_site_placement {
+    int32_t site;  /* as in the file */
+    int32_t order; /* of appearance */
+    tt_placement placement;
+} tt_site_placement;
+
 typedef struct tt_tap { /* one file of a run */
     char *path;         /* owned */
     int fd;
@@ -24,8 +35,11 @@ typedef struct tt_tap { /* one file of a run */
     const char *stopped;                /* a note: which exception ended the session */
     int64_t stopped_at;                 /* its block */
     tt_module *modules;                 /* owned */
-    int32_t note_count, module_count;
-    size_t note_cap, module_cap;
+    tt_known_mesh *meshes;              /* owned */
+    tt_site_placement *placements;      /* owned; by site and step */
+    int32_t note_count, module_count, mesh_count, placement_count, placements_sorted;
+    size_t note_cap, module_cap, mesh_cap, placement_cap;
+    size_t placement_bytes;
     size_t text_bytes;
 } tt_tap;
 

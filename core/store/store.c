@@ -168,13 +168,11 @@ tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char 
     return st;
 }
 
-tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err)
+tt_status tt_store_section(tt_store *store, tt_section kind, const void *bytes, size_t len, tt_error *err)
 {
-    tt_buf module = { 0 };
-    tt_buf_varint(&module, strlen(path));
-    tt_buf_append(&module, path, strlen(path));
-    tt_buf_append(&module, class_name, strlen(class_name));
-    return put_text(store, TT_SECTION_MODULE, &module, err);
+    tt_buf section = { 0 };
+    tt_buf_append(&section, bytes, len);
+    return put_text(store, kind, &section, err);
 }
 
 void tt_store_put_pair(tt_store *store, tt_section kind, int64_t first, int64_t second)

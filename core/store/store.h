@@ -58,7 +58,9 @@ void tt_store_forget(tt_store *store);
 tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, tt_error *err);
 tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
                         tt_error *err);
-tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err);
+/* Adds a section that texts.c looks for: a module, a mesh, a placement. */
+tt_status tt_store_section(tt_store *store, tt_section kind, const void *bytes, size_t len,
+                           tt_error *err);
 void tt_store_lost(tt_store *store, int64_t events, int64_t bytes);
 tt_status tt_store_flush(tt_store *store, tt_error *err);
 /* After a flush: merges the small chunks of a site that has many.  The result is

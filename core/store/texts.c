@@ -1,8 +1,9 @@
-/* texts.c -- what was said about a run: the sessions' key and value texts, notes, modules.
+/* texts.c -- what was said about a run: the sessions' key and value texts, notes, modules, placements.
  *
  * Exists apart from run.c because these are the only parts of a run that are kept
  * in memory as text; how much is limited.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "store/placement.h"
 #include "store/run.h"
 
 #include <stdlib.h>
@@ -86,6 +87,10 @@ static tt_status read_notes(tt_tap *tap, int64_t at)
             st = add_note(tap, &section);
         else if (kind == TT_SECTION_MODULE)
             st = add_module(tap, &section);
+        else if (kind == TT_SECTION_MESH)
+            st = tt_mesh_read(tap, &section);
+        else if (kind == TT_SECTION_PLACEMENT)
+            st = tt_placement_read(tap, &section);
         if (kind == TT_SECTION_NOTE && st == TT_OK && says_stop(&tap->notes[tap->note_count - 1])) {
             tap->stopped = tap->notes[tap->note_count - 1].text;
             tap->stopped_at = at;
@@ -103,6 +108,7 @@ tt_status tt_run_texts(tt_tap *tap)
     }
     while (st != TT_ENOMEM && tap->notes_read < tap->index.notes.count)
         st = read_notes(tap, tap->index.notes.at[tap->notes_read++]);
+    tt_placements_sort(tap);
     return st == TT_ENOMEM ? st : TT_OK; /* damaged texts are missing texts */
 }
 

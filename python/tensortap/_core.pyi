@@ -287,6 +287,25 @@ class Recorder:
         keep: str | None = None,
         phase: Literal["train", "eval"] | None = None,
     ) -> None: ...
+    def mesh(
+        self,
+        names: tuple[str, ...],
+        sizes: tuple[int, ...],
+        coordinate: tuple[int, ...],
+        ranks: Any,  # a buffer of int32
+        /,
+    ) -> int: ...
+    def place(
+        self,
+        site: int,
+        step: int,
+        mesh: int,
+        source: int,
+        spreads: tuple[tuple[int, int, int, int], ...],
+        shape: tuple[int, ...] | None,
+        boxes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
+        /,
+    ) -> None: ...
     def note(self, text: str, /) -> None: ...
     def module(self, path: str, class_name: str, /) -> None: ...
     def watch_health(self) -> None: ...
@@ -338,6 +357,7 @@ class RunReader:
     def value(
         self, file: int, site: int, index: int, /
     ) -> tuple[str, tuple[int, ...], bytearray]: ...
+    def placement(self, file: int, site: int, step: int, /) -> tuple[Any, ...] | None: ...
     def origin(self, allow: str | None, /) -> tuple[Any, ...] | None: ...
     def diff(
         self,

@@ -454,6 +454,7 @@ static PyMethodDef methods[] = {
     { "info", run_info, METH_O, "Return what the writer said of itself." },
     { "notes", run_notes, METH_O, "Return (step, time, text) of all notes." },
     { "modules", run_modules, METH_O, "Return {path: class} of its modules." },
+    { "placement", runs_reader_placement, METH_VARARGS, "Return where the tensors of a site belong." },
     { "tree", runs_reader_tree, METH_O,
       "Return (depth, label, class, is output, width, sites) of each row, repeated layers folded." },
     { "check", run_check, METH_O, "Read everything, check every checksum." },

@@ -21,6 +21,7 @@ PyObject *runs_reader_leave(PyObject *self, tt_status st, const tt_error *err, P
 PyObject *runs_reader_text(const char *text); /* whatever its bytes are; NULL: None */
 
 PyObject *runs_reader_tree(PyObject *self, PyObject *only);
+PyObject *runs_reader_placement(PyObject *self, PyObject *args);
 PyObject *runs_reader_origin(PyObject *self, PyObject *args);
 PyObject *runs_reader_diff(PyObject *self, PyObject *args);
 PyObject *runs_reader_page(PyObject *self, PyObject *args);

@@ -418,6 +418,8 @@ static PyMethodDef methods[] = {
       "phase='train' or 'eval'.  Of a Stats, that is recorded." },
     { "module", recorder_module, METH_VARARGS,
       "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
+    { "mesh", runs_recorder_mesh, METH_VARARGS, "Record a mesh of ranks; return what stands for it." },
+    { "place", runs_recorder_place, METH_VARARGS, "Record where the tensors of a site belong." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },
     { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
     { "flush", recorder_flush, METH_NOARGS,

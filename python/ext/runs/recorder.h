@@ -136,6 +136,8 @@ int runs_recorder_tell_error(runs_recorder *self);
 /* ---- between the recorder*.c only ------------------------- */
 
 int runs_recorder_refuse_closed(const runs_recorder *self);
+PyObject *runs_recorder_mesh(PyObject *self, PyObject *args);
+PyObject *runs_recorder_place(PyObject *self, PyObject *args);
 /* What is known of a site; NULL: no memory. */
 runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site);
 /* Lets other threads run until there is room for about so many bytes, or time is up. */
