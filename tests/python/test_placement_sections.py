@@ -35,5 +35,5 @@ def test_a_placement_comes_back_from_the_file(tmp_path: Path) -> None:
 def test_a_mesh_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run") as run:
         for sizes, at in (((2,), (2,)), ((2, 2), (0,)), ((3,), (0,))):
-            with pytest.raises(ValueError, match="do not fit|at most"):
+            with pytest.raises(ValueError, match="do not fit"):
                 run.mesh(("dp",), sizes, at, array("i", [0, 1]))
