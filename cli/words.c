@@ -6,6 +6,7 @@
 #include "words.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,16 @@ size_t tt_words_distance(const char *a, size_t m, const char *b, size_t n)
         }
     }
     return cost[m][n];
+}
+
+bool tt_words_join(const char *text, void *to)
+{
+    char **words = to, *joined = NULL;
+    if (asprintf(&joined, "%s%s%s", *words != NULL ? *words : "", *words != NULL ? "," : "", text) < 0)
+        return false;
+    free(*words);
+    *words = joined;
+    return true;
 }
 
 const char *tt_words_near(const char *typed, const char *(*word_at)(size_t i))

@@ -29,6 +29,8 @@ bool tt_range_parse(const char *text, void *out); /* tt_range */
 /* A whole number that is not negative; one from 1 on.  out may be NULL: then the text is only checked. */
 bool tt_range_count(const char *text, void *out); /* int64_t */
 bool tt_range_from_one(const char *text, void *out);
+/* Adds a pattern to those that were given before, with a comma; the text is never freed. */
+bool tt_words_join(const char *text, void *to); /* char * */
 /* Is it one of these words?  "train, eval or all" */
 bool tt_words_have(const char *words, const char *text);
 

@@ -420,6 +420,8 @@ tt_status tt_recorder_site(tt_recorder *rec, const char *name, int32_t *out, tt_
 const char *tt_recorder_site_name(const tt_recorder *rec, int32_t site); /* borrowed; NULL: none */
 /* Returns the products that the plan of this site wants at this step; 0: nothing. */
 uint32_t tt_recorder_wants(const tt_recorder *rec, int32_t site, int64_t step);
+/* Does the plan leave out this name by its `exclude`? */
+bool tt_recorder_excludes(const tt_recorder *rec, const char *name);
 /* Changes the plan of one site from now on (every = 0: never). */
 void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uint32_t every);
 

@@ -383,35 +383,55 @@ typedef struct tt_nonfinite {
     int64_t index;      /* of the point */
     tt_point point;
     tt_birth birth;
-    int64_t order, of; /* place among the points of its step and file, from 1 */
-    int32_t reached;   /* sites that were non-finite from then on, this one included */
-    int32_t allowed;   /* non-finite sites that were left out */
+    int64_t order, of;   /* place among the points of its step and file, from 1 */
+    int32_t reached;     /* sites that were non-finite from then on, this one included */
+    int32_t allowed;     /* non-finite sites that were left out */
+    int32_t files;       /* that have such sites */
+    int32_t masked;      /* sites that hold only -Inf where masks do: not counted ... */
+    int32_t masked_site; /* ... the first of them; -1: none */
+    int32_t
+        together; /* gradients that became bad with it and were read together; 0: it is known to be first */
+    int64_t unread;    /* points that are damaged */
     bool has_forward;  /* its step and file have outputs of modules ... */
     bool has_loss;     /* ... what backward() was called on ... */
     bool has_backward; /* ... gradients of outputs */
 } tt_nonfinite;
 
-/* Finds where the first non-finite value appeared: in the first such step, a parameter before
- * what was recorded first (a child returns before its parent), before the loss, before
- * gradients, the last layer's first; evaluation by its time.  The loss comes before numbers that
- * the program logged.
+/* Is a tensor meant to hold these values?  Only -Inf, in what a module was given or returned, unless it is a layer
+ * with weights: a mask, or scores that it was added to.  class_name: of the module; NULL: unknown. */
+bool tt_value_is_masked(const char *name, const char *class_name, int64_t nan, int64_t posinf,
+                        int64_t neginf);
+
+/* Of parameters and gradients that are read together: was a made before b?  site, parameter: numbers of the sites of
+ * the value and, for a gradient, of its parameter; -1: it is a parameter. */
+bool tt_gradient_is_before(int32_t site_a, int32_t parameter_a, int32_t site_b, int32_t parameter_b);
+
+/* Finds where the first non-finite value appeared: in the first such step, a parameter before everything else; then
+ * micro-batch by micro-batch what was recorded first (a child returns before its parent), the loss,
+ * gradients of outputs; then gradients of parameters, in the order in which backward made them if that was seen.
+ * Ranks are compared by this order, not by their clocks.  Evaluation goes by its time.  The loss comes
+ * before numbers that the program logged.  Masks and steps that a scaler skipped do not count, unless a
+ * -Inf that is new was the cause, or there is nothing but skipped steps.  Damaged points are left out.
  * allow: a glob of sites that may be non-finite; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 
 /* Appends where it came from, as far as it was recorded: "born in the loss (backward() at ...". */
 tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out);
+/* Appends what was not counted: "2 sites hold only -Inf where masks do, such as ...; not counted"; or nothing. */
+tt_status tt_nonfinite_left_out(const tt_run *run, const tt_nonfinite *n, tt_buf *out);
 /* What would show more than this run does; NULL: nothing that we know. */
 const char *tt_nonfinite_next(const tt_nonfinite *n);
 
 typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
-const char *tt_feed_text(tt_feed_kind kind); /* "before" */
+const char *tt_feed_text(tt_feed_kind kind);   /* "before" */
+const char *tt_feed_phrase(tt_feed_kind kind); /* "fed by" */
 typedef struct tt_feed {
     tt_feed_kind kind;
     int32_t site;
     int64_t index;
 } tt_feed;
-/* Finds the finite points that it was computed from: the latest recorded before it in its
- * step, its parameters, and the same site's previous point. */
+/* Finds the points that it was computed from, finite or masks: the latest recorded before it in its
+ * micro-batch, its parameters, and the same site's previous point. */
 tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
                        tt_error *err);
 
@@ -550,10 +570,11 @@ typedef struct tt_findings {
     size_t count;
     tt_unchecked *unchecked;
     size_t unchecked_count;
-    int32_t rules;       /* that were asked for */
-    int64_t unread;      /* points that are damaged: no rule saw them */
-    bool is_healthy;     /* nothing was found, and enough was seen to say so */
-    const char *verdict; /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
+    int32_t rules;        /* that were asked for */
+    int64_t unread;       /* points that are damaged: no rule saw them */
+    const char *left_out; /* "2 sites hold only -Inf where masks do, ..."; NULL: nothing */
+    bool is_healthy;      /* nothing was found, and enough was seen to say so */
+    const char *verdict;  /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
 } tt_findings;
 
 /* What the rules have seen of a run, so that of a run that has grown only the rest is read. */
@@ -563,6 +584,7 @@ void tt_histories_free(tt_histories *histories);
 typedef struct tt_health_options {
     const char *select;  /* ids, with commas; NULL: all */
     const char *ignore;  /* ids, with commas; NULL: none */
+    const char *allow;   /* a glob of sites that may hold NaN or Inf; NULL: none */
     tt_run *baseline;    /* a good run; NULL: none */
     tt_histories **seen; /* what the rules have seen of the run; NULL: it is not kept */
 } tt_health_options;
@@ -588,6 +610,8 @@ tt_status tt_findings_write(const tt_findings *findings, tt_buf *out);
 typedef struct tt_checker tt_checker;
 tt_status tt_checker_create(tt_checker **out, tt_error *err);
 void tt_checker_free(tt_checker *checker);
+/* Sites that match the glob may hold NaN or Inf; the text is the caller's, and stays. */
+void tt_checker_allow(tt_checker *checker, const char *glob);
 void tt_checker_module(tt_checker *checker, const char *path, const char *class_name);
 /* Takes in an event of a site of this name.  Does not fail: without memory it sees less. */
 void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event);

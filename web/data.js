@@ -282,11 +282,17 @@ export class Bins {
     return low;
   }
 
+  /** The last step of a bin.
+   * @param {number} bin */
+  lastOf(bin) {
+    const from = this.steps[bin], next = this.steps[bin + 1];
+    return this.exact ? from : next === undefined ? this.last : next - 1;
+  }
+
   /** "steps 10 to 14" or "step 10".
    * @param {number} bin */
   stepText(bin) {
-    const from = this.steps[bin], next = this.steps[bin + 1];
-    const to = this.exact ? from : next === undefined ? this.last : next - 1;
+    const from = this.steps[bin], to = this.lastOf(bin);
     return to > from ? `steps ${count(from)} to ${count(to)}` : `step ${count(from)}`;
   }
 }

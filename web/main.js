@@ -41,7 +41,8 @@ function showScrubber() {
     byId("step-value").textContent = longest.stepText(bin).replace(/^steps? /, "");
     byId("unzoom").hidden = !view.range;
   };
-  slider.addEventListener("input", () => change({step: longestBins().steps[Number(slider.value)]}));
+  /* Bins of tensors are wider, and the one that holds the last step has seen all that this one has. */
+  slider.addEventListener("input", () => change({step: longestBins().lastOf(Number(slider.value))}));
   byId("unzoom").addEventListener("click", () => change({range: null}));
   onChange((changed) => {
     if (["step", "range", "data"].some((key) => changed.has(key))) update();

@@ -53,9 +53,9 @@ export function showTree() {
   const roles = new Map(
       origin ? [...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([
                                                site,
-                                               role === "parameter"         ? "its parameter" :
-                                                   role === "computed from" ? "it was computed from this" :
-                                                                              ""
+                                               role === "parameter"  ? "its parameter" :
+                                                   role === "fed by" ? "it was computed from this" :
+                                                                       ""
                                              ]))] :
                []);
   /** @type {Map<Element, Cell>} */

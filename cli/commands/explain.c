@@ -128,6 +128,10 @@ static tt_exit explain(tt_call *call)
     put_run(&p, call, findings);
     for (size_t i = 0; i < findings->count; i++)
         put_finding(&p, i + 1, &findings->items[i]);
+    if (findings->left_out != NULL) {
+        (void)tt_buf_text(&p.line, findings->left_out);
+        put(&p);
+    }
     put_numbers(&p, call->runs[0]);
     for (size_t i = 0; i < findings->unchecked_count; i++) {
         if (!tt_findings_is_first_reason(findings, i))

@@ -10,6 +10,7 @@
 
 static struct {
     tt_health_options options;
+    char *allow; /* all of them, with commas */
     const char *baseline, *format, *explain;
     bool is_strict;
 } args;
@@ -28,6 +29,8 @@ static void print_text(const tt_call *call, const tt_findings *findings)
         tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
                       tt_screen_count(findings->unread));
     (void)tt_findings_print(findings, SIZE_MAX, true);
+    if (findings->left_out != NULL)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", findings->left_out);
     tt_findings_print_unchecked(findings);
 }
 
@@ -231,6 +234,11 @@ static tt_exit health(tt_call *call)
                        : TT_EXIT_FINE;
     if (code != TT_EXIT_FINE)
         return code;
+    if (args.allow != NULL && !tt_overview_has_site(call->runs[0], args.allow)) {
+        tt_run_close(args.options.baseline);
+        return tt_overview_no_site(call->runs[0], args.allow, call->err);
+    }
+    args.options.allow = args.allow;
     tt_status st = tt_health(call->runs[0], &args.options, &findings, call->err);
     tt_run_close(args.options.baseline);
     if (st < 0)
@@ -252,6 +260,8 @@ static tt_exit health(tt_call *call)
 static const tt_option options[] = {
     { "select", "ID,...", "Only these rules", .to = &args.options.select },
     { "ignore", "ID,...", "Not these rules", .to = &args.options.ignore },
+    { "allow", "GLOB", "Sites that may hold NaN or Inf; may be given again", .to = &args.allow,
+      tt_words_join, "a pattern" },
     { "baseline", "RUN", "A good run: what it has too is no finding, what is far from it is",
       .to = &args.baseline },
     { "format", "FORMAT", "text, json, sarif or junit (text)", .to = &args.format, NULL,

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "output/json.h"
 #include "runs/overview.h"
+#include "words.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,16 +15,6 @@ enum { FEEDS_MOST = 12 };
 static struct {
     char *allow; /* owned; all of them, with commas */
 } args;
-
-static bool read_allow(const char *text, void *to)
-{
-    char **allow = to, *joined = NULL;
-    if (asprintf(&joined, "%s%s%s", *allow != NULL ? *allow : "", *allow != NULL ? "," : "", text) < 0)
-        return false;
-    free(*allow);
-    *allow = joined;
-    return true;
-}
 
 static bool is_number(const tt_point *p)
 {
@@ -57,7 +48,6 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
         { "RMS", .is_right = true, .optional = 1 },
         { .title = "" },
     };
-    static const char *const roles[] = { "fed by", "parameter", "last time" };
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
@@ -67,10 +57,31 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
         tt_point p;
         st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
         if (st == TT_OK)
-            add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
+            add_row(table, tt_feed_phrase(feeds[i].kind), tt_run_site_name(run, feeds[i].site), &p);
     }
     putchar('\n');
     return tt_screen_table(table, st);
+}
+
+static bool is_damaged(const tt_run *run, const tt_nonfinite *n)
+{
+    return tt_run_totals(run).damaged_bytes > 0 || n->unread > 0;
+}
+
+/* What was left out: masks, and what cannot be read. */
+static void print_left_out(const tt_run *run, const tt_nonfinite *n)
+{
+    tt_buf text = { 0 };
+    int64_t damaged = tt_run_totals(run).damaged_bytes;
+    if (tt_nonfinite_left_out(run, n, &text) == TT_OK && text.len > 0)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", text.data);
+    tt_buf_free(&text);
+    if (damaged > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; 'tensortap check' says more\n",
+                      tt_screen_bytes(damaged));
+    else if (n->unread > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
+                      tt_screen_count(n->unread));
 }
 
 static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
@@ -79,15 +90,19 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
     int32_t sites = tt_run_shown_count(run, NULL);
     if (sites == 0) {
         puts("nothing has been recorded in this run");
+        print_left_out(run, n);
         return TT_OK;
     }
     if (n->site < 0) {
         const tt_totals totals = tt_run_totals(run);
-        printf("all values of %s sites in %s steps are finite", tt_screen_count(sites - n->allowed),
+        printf("all values%s of %s sites in %s steps are finite",
+               is_damaged(run, n) ? " that can be read" : "",
+               tt_screen_count(sites - n->allowed - n->masked),
                tt_screen_count(tt_overview_steps(&totals)));
         if (n->allowed > 0)
             printf("; %d sites were left out by --allow", (int)n->allowed);
         putchar('\n');
+        print_left_out(run, n);
         return TT_OK;
     }
     const char *counts = is_number(p) ? tt_screen_number(p->scalar) : tt_screen_nonfinite(&p->stats);
@@ -118,6 +133,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
                   (int)sites);
     if (n->allowed > 0)
         tt_screen_say(TT_MOOD_FAINT, "%d sites left out by --allow %s\n", (int)n->allowed, args.allow);
+    print_left_out(run, n);
     fflush(stdout);
     return print_feeds(run, n, err);
 }
@@ -130,6 +146,11 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
     tt_json_bool(json, "found", n->site >= 0);
     tt_json_i64(json, "allowed", n->allowed);
+    tt_json_i64(json, "masked", n->masked);
+    if (n->masked > 0)
+        tt_json_text(json, "masked_example", tt_run_site_name(run, n->masked_site));
+    tt_json_i64(json, "damaged_bytes", tt_run_totals(run).damaged_bytes);
+    tt_json_i64(json, "unread_points", n->unread);
     if (n->site >= 0) {
         tt_json_text(json, "site", tt_run_site_name(run, n->site));
         tt_json_i64(json, "rank", tt_overview_file(run, n->file).rank);
@@ -137,6 +158,7 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
         tt_json_i64(json, "order", n->order);
         tt_json_i64(json, "of", n->of);
         tt_json_i64(json, "reached", n->reached);
+        tt_json_i64(json, "together", n->together);
         tt_json_bool(json, "float16_overflow", tt_screen_has_overflowed(&n->point));
         tt_json_point(json, "point", &n->point);
         tt_json_open(json, "fed_by", '[');
@@ -166,21 +188,25 @@ static tt_exit nan_command(tt_call *call)
         st = call->is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
     if (st == TT_OK && found.site >= 0 && !call->is_json)
         (void)tt_overview_print_blackbox(call->path);
+    if (st == TT_OK && found.site < 0 && is_damaged(run, &found))
+        return tt_cmd_fail(
+            call->err, TT_EXIT_FAILED,
+            "the run is damaged, and what cannot be read may hold NaN or Inf; save the rest "
+            "with: tensortap check --repair %.150s",
+            call->path);
     return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 
 static const tt_option options[] = {
-    { "allow", "GLOB",
-      "Sites that may hold NaN or Inf, such as attention masks; may be "
-      "given again",
-      .to = &args.allow, read_allow, "a pattern" },
+    { "allow", "GLOB", "Sites that may hold NaN or Inf; may be given again", .to = &args.allow,
+      tt_words_join, "a pattern" },
 };
 
 const tt_cmd tt_cmd_nan = {
     TT_CMD("nan", "RUN", "where the first NaN or Inf was born"),
     .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
-           "one.\v"
-           "For example: tensortap nan runs/today --allow '*.mask'",
+           "one.  Masks, which hold only -Inf, do not count.\v"
+           "For example: tensortap nan runs/today --allow '*.log_prob'",
     TT_OPTIONS(options),
     .json = TT_JSON,
     TT_CMD_ONE_RUN,

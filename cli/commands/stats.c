@@ -31,10 +31,11 @@ static void add_point(tt_table *table, const tt_point *p, layout how)
     const double x[] = { s->min,           s->max,          s->mean,
                          tt_stats_std(s),  tt_stats_rms(s), s->l1,
                          (double)s->zeros, (double)s->nan,  (double)(s->posinf + s->neginf) };
+    bool is_number = (p->products & TT_PRODUCT_SCALAR) != 0; /* else there may be a digest alone */
     tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
     tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%u", p->call));
     tt_table_cell(table, TT_MOOD_TYPE, how.has_types ? tt_screen_type(p, true) : "");
-    tt_table_cell(table, TT_MOOD_PLAIN, how.is_scalar ? tt_screen_number(p->scalar) : "");
+    tt_table_cell(table, TT_MOOD_PLAIN, how.is_scalar && is_number ? tt_screen_number(p->scalar) : "");
     for (size_t c = MIN; c < REMARK; c++) {
         double value = x[c - MIN];
         bool is_shown = !how.is_scalar && (how.is_wide || c < RMS || c > ZEROS);

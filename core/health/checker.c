@@ -77,24 +77,37 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
     tt_histories *own = NULL, *good = NULL; /* owned */
     tt_histories **seen = options->seen != NULL ? options->seen : &own;
     tt_findings *usual = NULL, *found = NULL; /* owned */
+    tt_nonfinite first, good_first;
     tt_status st = check_ids(options->select, "select", err);
     if (st == TT_OK)
         st = check_ids(options->ignore, "ignore", err);
     if (st == TT_OK)
         st = tt_histories_read(seen, run, err);
+    if (st == TT_OK)
+        st = tt_run_nonfinite(run, options->allow, &first, err);
     if (st == TT_OK && options->baseline != NULL) {
         st = tt_histories_read(&good, options->baseline, err);
         if (st == TT_OK)
-            st = tt_fail_plain(err, tt_findings_make(good->files, good->count, NULL, NULL, &usual));
+            st = tt_run_nonfinite(options->baseline, options->allow, &good_first, err);
+        if (st == TT_OK)
+            st = tt_fail_plain(
+                err, tt_findings_make(good->files, good->count, &good_first, NULL, NULL, &usual));
     }
     if (st == TT_OK)
-        st = tt_fail_plain(err, tt_findings_make((*seen)->files, (*seen)->count,
+        st = tt_fail_plain(err, tt_findings_make((*seen)->files, (*seen)->count, &first,
                                                  good != NULL ? good->files : NULL, usual, &found));
     if (st == TT_OK) {
         leave_asked_for(found, options);
         for (int32_t i = 0; i < (*seen)->count; i++)
             found->unread += (*seen)->files[i].unread;
         st = tt_fail_plain(err, tt_findings_judge(found));
+    }
+    if (st == TT_OK && first.masked > 0) {
+        tt_buf text = { 0 };
+        st = tt_nonfinite_left_out(run, &first, &text);
+        found->left_out = st == TT_OK ? tt_findings_keep(found, text.data) : NULL;
+        tt_buf_free(&text);
+        st = tt_fail_plain(err, st);
     }
     if (st == TT_OK) {
         *out = found;
@@ -136,6 +149,11 @@ void tt_checker_free(tt_checker *checker)
     free(checker);
 }
 
+void tt_checker_allow(tt_checker *checker, const char *glob)
+{
+    checker->history.allow = glob;
+}
+
 void tt_checker_module(tt_checker *checker, const char *path, const char *class_name)
 {
     (void)tt_history_module(&checker->history, path, class_name);
@@ -165,7 +183,7 @@ static bool is_new(tt_checker *checker, const tt_finding *found)
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
     tt_findings *p;
-    tt_status st = tt_findings_make(&checker->history, 1, NULL, NULL, &p);
+    tt_status st = tt_findings_make(&checker->history, 1, NULL, NULL, NULL, &p);
     if (st < 0)
         return tt_fail_plain(err, st);
     size_t kept = 0;

@@ -171,9 +171,14 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
         c->last_skipped_step = p->step;
         return;
     }
-    if ((p->nan | p->inf) != 0 && !c->has_bad) {
+    if ((p->nan | p->inf) != 0 && !p->is_masked && !c->has_bad) {
         c->has_bad = true;
         c->bad = *p;
+    }
+    if (p->is_masked && !c->has_masked) {
+        c->has_masked = true;
+        c->masked = *p;
+        c->is_masked_later = c->points + c->eval_points > 0;
     }
     if (p->is_eval) {
         c->eval_points++;

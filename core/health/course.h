@@ -74,6 +74,7 @@ enum { TT_BURST_POINTS = 4 };
 /* One point, as far as the rules need it. */
 typedef struct tt_sighting {
     int64_t step, time;
+    int64_t round; /* of the micro-batches of its step, while a run is written */
     bool is_eval, is_skipped;
     bool has_value; /* false: only a digest */
     double value;   /* root mean square; of a loss the mean; of a number itself */
@@ -81,6 +82,8 @@ typedef struct tt_sighting {
     double zeros;  /* share of the elements */
     uint64_t mark; /* equal contents have equal marks */
     int64_t nan, inf;
+    bool is_masked; /* tt_value_is_masked */
+    bool is_mask;   /* ... and all others are 0 */
 } tt_sighting;
 
 /* Points of training that were not skipped, unless a field says otherwise. */
@@ -122,9 +125,10 @@ typedef struct tt_course {
         tt_rises rises;
         tt_kept kept; /* of a learning rate */
     };
-    tt_burst burst;  /* of losses and numbers */
-    bool has_bad;    /* a point was not finite, evaluation included ... */
-    tt_sighting bad; /* ... the first */
+    tt_burst burst;           /* of losses and numbers */
+    bool has_bad, has_masked; /* a point was not finite, evaluation included; or held a mask ... */
+    tt_sighting bad, masked;  /* ... the first */
+    bool is_masked_later;     /* it held something else before */
 } tt_course;
 
 tt_course_kind tt_course_kind_of(const char *name, const char **tail);

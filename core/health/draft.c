@@ -260,11 +260,12 @@ static void join_ranks(tt_draft *d, size_t from)
 
 /* Runs one rule over all files. */
 static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
-                       const tt_history *baseline)
+                       const tt_nonfinite *origin, const tt_history *baseline)
 {
     tt_case c = { .found.rule = rule,
                   .histories = histories,
                   .history_count = count,
+                  .origin = origin,
                   .baseline = baseline,
                   .draft = d };
     size_t before = d->public.count;
@@ -373,8 +374,8 @@ static tt_status settle(tt_draft *d, const tt_findings *baseline)
     return TT_OK;
 }
 
-tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
-                           const tt_findings *usual, tt_findings **out)
+tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,
+                           const tt_history *good, const tt_findings *usual, tt_findings **out)
 {
     tt_draft *draft = calloc(1, sizeof *draft);
     if (draft == NULL)
@@ -385,7 +386,7 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_hist
     draft->seen = tt_seen_of(files, count);
     draft->public.verdict = "";
     for (size_t i = 0; st == TT_OK && tt_rule_at(i) != NULL; i++)
-        st = apply(draft, tt_rule_at(i), files, count, good);
+        st = apply(draft, tt_rule_at(i), files, count, origin, good);
     if (st == TT_OK)
         st = settle(draft, usual);
     if (st == TT_OK)
@@ -395,12 +396,17 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_hist
     return st;
 }
 
+const char *tt_findings_keep(tt_findings *findings, const char *text)
+{
+    return tt_arena_text(&((tt_draft *)findings)->texts, text, strlen(text));
+}
+
 tt_status tt_findings_judge(tt_findings *findings)
 {
     tt_draft *draft = (tt_draft *)findings;
     tt_buf text = { 0 };
     tt_status st = tt_verdict_make(findings, &draft->seen, &text);
-    const char *verdict = st == TT_OK ? tt_arena_text(&draft->texts, text.data, text.len) : NULL;
+    const char *verdict = st == TT_OK ? tt_findings_keep(findings, text.data) : NULL;
     tt_buf_free(&text);
     if (verdict == NULL)
         return st < 0 ? st : TT_ENOMEM;

@@ -32,6 +32,8 @@ void tt_findings_json(tt_json *json, const tt_findings *findings)
     for (size_t i = 0; i < findings->count; i++)
         put_finding(json, &findings->items[i]);
     tt_json_close(json);
+    if (findings->left_out != NULL)
+        tt_json_text(json, "left_out", findings->left_out);
     tt_json_open(json, "unchecked", '[');
     for (size_t i = 0; i < findings->unchecked_count; i++) {
         tt_json_open(json, NULL, '{');

@@ -27,11 +27,14 @@ typedef struct tt_history {
     tt_subject *subjects; /* owned */
     size_t subject_cap;
     tt_arena texts;
-    int64_t last_step;       /* -1: no point */
-    int64_t unread;          /* points that are damaged */
-    int32_t modules;         /* of the file that were read */
-    const char *stopped;     /* borrowed; the exception that ended the program; NULL: none */
-    const char *unread_note; /* borrowed; "66 tensors could not be read: wrapper"; NULL: none */
+    int64_t last_step;         /* -1: no point */
+    int64_t round, round_step; /* the micro-batch that runs, while a run is written */
+    bool is_round_over;        /* backward() has been called in it */
+    const char *allow;         /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
+    int64_t unread;            /* points that are damaged */
+    int32_t modules;           /* of the file that were read */
+    const char *stopped;       /* borrowed; the exception that ended the process; NULL: none */
+    const char *unread_note;   /* borrowed; "66 tensors could not be read: wrapper"; NULL: none */
 } tt_history;
 
 /* Of every file of a run. */

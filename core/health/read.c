@@ -20,7 +20,14 @@ static void see_number(tt_sighting *p, double x)
     p->mark = tt_bits_of(x);
 }
 
-static void see_stats(tt_sighting *p, tt_course *c, const tt_stats *s)
+/* The class of the module, also if this is one of several outputs: "attn[0]". */
+static const char *class_of(const tt_history *h, const tt_course *c)
+{
+    int32_t subject = tt_sites_find(h->names, c->tail, strcspn(c->tail, "["));
+    return subject >= 0 ? h->subjects[subject].class_name : NULL;
+}
+
+static void see_stats(tt_sighting *p, const tt_history *h, tt_course *c, const tt_stats *s)
 {
     p->nan = s->nan;
     p->inf = s->posinf + s->neginf;
@@ -31,20 +38,43 @@ static void see_stats(tt_sighting *p, tt_course *c, const tt_stats *s)
     p->absmax = s->absmax;
     p->zeros = s->count > 0 ? (double)s->zeros / (double)s->count : 0;
     p->mark = tt_bits_of(s->sum) * UINT64_C(0x9e3779b97f4a7c15) ^ tt_bits_of(s->sumsq);
+    p->is_masked =
+        s->neginf > 0 && tt_value_is_masked(c->name, class_of(h, c), s->nan, s->posinf, s->neginf);
+    p->is_mask = p->is_masked && s->sumsq == 0;
     c->dtype = s->dtype;
     c->elements = s->count;
 }
 
 /* ---- from the program --------------------------------------------------------- */
 
+/* The micro-batch that runs: the first call after a backward pass begins the next. */
+static int64_t find_round(tt_history *h, const tt_course *c, const tt_event *event)
+{
+    if (event->phase == TT_PHASE_EVAL)
+        return 0;
+    if (event->step != h->round_step) {
+        h->round_step = event->step;
+        h->round = 0;
+        h->is_round_over = false;
+    }
+    if (c->kind == TT_COURSE_LOSS && event->stats != NULL)
+        h->is_round_over = true;
+    else if (c->kind == TT_COURSE_ACTIVATION && h->is_round_over) {
+        h->is_round_over = false;
+        h->round++;
+    }
+    return h->round;
+}
+
 void tt_history_see(tt_history *h, tt_course *c, const tt_event *event)
 {
     tt_sighting p = { .step = event->step,
                       .time = event->time,
+                      .round = find_round(h, c, event),
                       .is_eval = event->phase == TT_PHASE_EVAL,
                       .is_skipped = event->is_skipped };
     if (event->stats != NULL)
-        see_stats(&p, c, event->stats);
+        see_stats(&p, h, c, event->stats);
     else if (event->scalar != NULL)
         see_number(&p, *event->scalar);
     if (event->digest != NULL)
@@ -96,17 +126,6 @@ static int32_t read_ndim(const tt_chunk *chunk)
     return !cursor.is_bad && ndim <= TT_MAX_DIM ? (int32_t)ndim : -1;
 }
 
-/* Of the first NaN or Inf of a course. */
-static tt_status read_time(const tt_chunk *chunk, uint32_t i, int64_t *out)
-{
-    uint64_t *times = malloc(chunk->entry.n * sizeof *times);
-    tt_status st = times != NULL ? tt_chunk_column(chunk, TT_COLUMN_TIME, NULL, times) : TT_ENOMEM;
-    if (st == TT_OK)
-        *out = (int64_t)times[i];
-    free(times);
-    return st;
-}
-
 static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, tt_course *c)
 {
     tt_column columns[AT_COUNT_];
@@ -125,7 +144,7 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
                           .is_eval = tt_phases_hold(TT_PHASES_EVAL, CELL(PHASE)),
                           .is_skipped = (CELL(PHASE) & TT_PHASE_SKIPPED) != 0 };
         if (CELL(PRODUCTS) & TT_PRODUCT_STATS)
-            see_stats(&p, c,
+            see_stats(&p, h, c,
                       &(tt_stats){ .count = tt_count_of(CELL(COUNT)),
                                    .nan = tt_count_of(CELL(NAN)),
                                    .posinf = tt_count_of(CELL(POSINF)),
@@ -143,8 +162,6 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
 #undef CELL
         if (chunk->entry.first + i < c->read)
             continue;
-        if ((p.nan | p.inf) != 0 && !p.is_skipped && !c->has_bad)
-            st = read_time(chunk, i, &p.time);
         tt_course_add(c, &p);
     }
     if (c->last_step > h->last_step)

@@ -60,6 +60,7 @@ typedef struct tt_case {
     const tt_history *histories; /* ... of all */
     int32_t history_count;
     const tt_history *baseline; /* NULL: none */
+    const tt_nonfinite *origin; /* the first NaN or Inf of the run; NULL: it is being written */
     struct tt_draft *draft;     /* what is found goes there */
     const tt_course **suspects; /* owned; of the finding that is being made */
     size_t suspect_count, suspect_cap;
@@ -127,9 +128,12 @@ double tt_case_rate(const tt_case *c, int64_t step);
 
 /* Says what the findings that were asked for come to: sets verdict and is_healthy. */
 tt_status tt_findings_judge(tt_findings *findings);
-/* Runs all rules over the files of a run.  good, usual: a good run, and what was found in it; or NULL. */
-tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_history *good,
-                           const tt_findings *usual, tt_findings **out);
+/* Runs all rules over the files of a run.  origin: its first NaN or Inf; NULL: it is being written.
+ * good, usual: a good run, and what was found in it; or NULL. */
+tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,
+                           const tt_history *good, const tt_findings *usual, tt_findings **out);
+/* Returns a copy that lives as long as the findings; NULL: out of memory. */
+const char *tt_findings_keep(tt_findings *findings, const char *text);
 
 /* modes.c: which modules of a model differ between training and evaluation. */
 /* "it has dropout"; NULL: the mode makes no difference to the model at this path. */

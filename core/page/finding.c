@@ -70,9 +70,6 @@ static void put_plain(const writer *w, int weight, const char *detail, const cha
 
 static tt_status put_feeds(const writer *w, const tt_nonfinite *n)
 {
-    static const char *const roles[] = { [TT_FEED_BEFORE] = "computed from",
-                                         [TT_FEED_PARAMETER] = "parameter",
-                                         [TT_FEED_PREVIOUS] = "the same site before" };
     tt_run *run = w->page->run;
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
@@ -86,7 +83,7 @@ static tt_status put_feeds(const writer *w, const tt_nonfinite *n)
             st = tt_page_point_line(&p, &line);
         if (st == TT_OK) {
             tt_json_open(w->json, NULL, '[');
-            tt_json_text(w->json, NULL, roles[feeds[i].kind]);
+            tt_json_text(w->json, NULL, tt_feed_phrase(feeds[i].kind));
             tt_json_i64(w->json, NULL, feeds[i].site);
             tt_json_i64(w->json, NULL, p.step);
             tt_json_text(w->json, NULL, line.data);
@@ -172,8 +169,9 @@ static tt_status put_health(const writer *w)
     if (st == TT_OK && findings->count == 0 && !findings->is_healthy)
         put_plain(w, NOTE, NULL, "%c%.500s.", toupper((unsigned char)*findings->verdict),
                   findings->verdict + 1);
+    shown -= first.masked;
     if (st == TT_OK && first.site < 0)
-        put_plain(w, FINE, NULL, "%sAll values of %d site%s are finite.",
+        put_plain(w, FINE, findings->left_out, "%sAll values of %d site%s are finite.",
                   findings->is_healthy ? "No rule found anything wrong.  " : "", (int)shown,
                   shown == 1 ? "" : "s");
     if (st == TT_OK)

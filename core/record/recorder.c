@@ -176,6 +176,11 @@ uint32_t tt_recorder_wants(const tt_recorder *rec, int32_t site, int64_t step)
     return atomic_load_explicit(&row->products, memory_order_relaxed);
 }
 
+bool tt_recorder_excludes(const tt_recorder *rec, const char *name)
+{
+    return rec->plan.exclude != NULL && tt_glob_match(rec->plan.exclude, name);
+}
+
 void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uint32_t every)
 {
     tt_site_row *row = tt_sites_row(rec->sites, site);

@@ -2,15 +2,16 @@
  *
  * Exists because a NaN is everywhere one step after it appeared, and people see it last in the
  * order of execution: in the loss.  The footer of a file has the first non-finite point of each
- * site, so nothing is scanned.
+ * site, so that only sites which begin with a mask are scanned.  origin.c says which of them counts.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/order.h"
+#include "base/buf.h"
+#include "report/instant.h"
+#include "report/origin.h"
 #include "store/run.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
-
-enum { NEIGHBOURS = 48 }; /* sites around the origin among which its inputs are looked for */
 
 const char *tt_birth_text(tt_birth birth)
 {
@@ -29,12 +30,6 @@ const char *tt_birth_phrase(tt_birth birth)
     return phrases[birth];
 }
 
-const char *tt_feed_text(tt_feed_kind kind)
-{
-    static const char *const texts[] = { "before", "parameter", "previous" };
-    return texts[kind];
-}
-
 static tt_rank_in_step kind_of(const tt_run *run, int32_t site)
 {
     return tt_order_kind(tt_run_site_name(run, site));
@@ -47,274 +42,276 @@ static bool has_stats(const tt_point *p)
 
 /* ---- the origin ------------------------------------------------------------ */
 
-static tt_moment moment_of(const tt_run *run, const tt_nonfinite *n)
+/* The bad points that the footers of all files know. */
+typedef struct gathered {
+    tt_run *run;
+    tt_candidate *items; /* owned; file by file */
+    size_t count, cap;
+    int64_t unread; /* points that are damaged */
+} gathered;
+
+static const char *class_of(const tt_run *run, int32_t file, const char *name)
 {
-    return (tt_moment){ .step = n->point.step,
-                        .time = n->point.time,
-                        .kind = kind_of(run, n->site),
-                        .place = tt_order_place(run, n->site),
-                        .is_eval = n->point.phase == TT_PHASE_EVAL };
+    tt_module module;
+    const char *path = strchr(name, '/');
+    size_t len = path != NULL ? strcspn(path + 1, "[") : 0; /* [: one of several outputs */
+    for (int32_t i = 0; path != NULL && tt_run_module(run, file, i, &module) == TT_OK; i++)
+        if (strlen(module.path) == len && strncmp(module.path, path + 1, len) == 0)
+            return module.class_name;
+    return NULL;
 }
 
-/* Did a happen before b? */
-static bool is_before(const tt_run *run, const tt_nonfinite *a, const tt_nonfinite *b)
+/* The class of the module matters to few values. */
+static tt_badness judge(const gathered *g, int32_t file, const char *name, const tt_stats *s,
+                        bool is_skipped)
 {
-    const tt_moment x = moment_of(run, a), y = moment_of(run, b);
-    return tt_order_is_before(&x, &y) || (!tt_order_is_before(&y, &x) && a->file < b->file);
+    bool may_be_mask = s->neginf != 0 && s->nan == 0 && s->posinf == 0;
+    const char *class_name = may_be_mask ? class_of(g->run, file, name) : NULL;
+    return tt_badness_of(name, class_name, s->nan, s->posinf, s->neginf, is_skipped);
 }
 
-/* Replaces *best by this point if it happened earlier. */
-static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index, tt_nonfinite *best,
-                          tt_error *err)
+/* Appends the point as a candidate; *badness: its own. */
+static tt_status add_candidate(gathered *g, int32_t file, int32_t site, int64_t index,
+                               tt_badness *badness)
 {
-    tt_nonfinite found = { .file = file, .site = site, .index = index };
-    tt_status st = tt_run_point(run, file, site, index, &found.point, err);
-    if (st == TT_OK && (best->site < 0 || is_before(run, &found, best)))
-        *best = found;
+    tt_point p;
+    tt_status st = tt_run_point(g->run, file, site, index, &p, NULL);
+    if (st == TT_OK)
+        st = tt_grow(&g->items, &g->cap, g->count + 1, sizeof *g->items);
+    if (st < 0)
+        return st;
+    const char *name = tt_run_site_name(g->run, site);
+    tt_rank_in_step kind = tt_order_kind(name);
+    bool is_mask = p.stats.sumsq == 0; /* all others are 0 */
+    *badness = has_stats(&p) ? judge(g, file, name, &p.stats, p.is_skipped) : TT_BAD_FOR_CERTAIN;
+    bool is_of_all = kind == TT_ORDER_GRADIENT || kind == TT_ORDER_NORM;
+    g->items[g->count++] = (tt_candidate){
+        .when = { .step = p.step,
+                  .time = p.time,
+                  .round = is_of_all ? TT_ROUND_ALL : 0,
+                  .kind = kind,
+                  .place = tt_order_place(g->run, site),
+                  .file = file,
+                  .is_eval = p.phase == TT_PHASE_EVAL },
+        .site = site,
+        .index = index,
+        .badness = *badness,
+        .is_number = !has_stats(&p),
+        .is_new = index > 0 && !is_mask && tt_name_begins(name, "activation/"),
+    };
+    return TT_OK;
+}
+
+/* Finds the first point after this one that is bad for certain; *index is -1 if there is none. */
+static tt_status find_certain(gathered *g, int32_t file, int32_t site, int64_t after, int64_t *index)
+{
+    static const tt_column columns[] = { TT_COLUMN_PRODUCTS, TT_COLUMN_PHASE, TT_COLUMN_NAN,
+                                         TT_COLUMN_POSINF, TT_COLUMN_NEGINF };
+    const tt_index_site *row = tt_run_row(g->run, file, site);
+    const char *name = tt_run_site_name(g->run, site);
+    tt_status st = TT_OK;
+    int64_t before = 0;
+    *index = -1;
+    for (uint32_t k = 0; k < row->count && st == TT_OK && *index < 0; before += row->chunks[k++].n) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        const uint64_t *cells[5];
+        if (before + entry->n <= after)
+            continue;
+        st = tt_run_columns(g->run, g->run->taps[file], row, entry, columns, 5, cells);
+        for (uint32_t i = 0; st == TT_OK && *index < 0 && i < entry->n; i++) {
+            const tt_stats stats = { .nan = tt_count_of(cells[2][i]),
+                                     .posinf = tt_count_of(cells[3][i]),
+                                     .neginf = tt_count_of(cells[4][i]) };
+            bool is_bad = before + i > after && (cells[0][i] & TT_PRODUCT_STATS) != 0 &&
+                          (stats.nan | stats.posinf | stats.neginf) != 0;
+            bool is_skipped = (cells[1][i] & TT_PHASE_SKIPPED) != 0;
+            if (is_bad && judge(g, file, name, &stats, is_skipped) == TT_BAD_FOR_CERTAIN)
+                *index = before + i;
+        }
+        if (st == TT_EFORMAT) {
+            g->unread += entry->n;
+            st = TT_OK;
+        }
+    }
     return st;
 }
 
-typedef struct step_points {
-    int64_t first_time; /* of a site's points in the step */
-    int64_t count;      /* 0: none */
-    int64_t before;     /* points of an earlier time than asked about */
-} step_points;
-
-/* Counts the points of a site in a step; reads only two columns of a chunk. */
-static tt_status count_points(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t time,
-                              step_points *out, tt_error *err)
+/* Adds the first bad point of a site in a file, and, where that may be intended, the first that is not. */
+static tt_status gather_site(gathered *g, int32_t file, int32_t site)
 {
-    static const tt_column columns[] = { TT_COLUMN_STEP, TT_COLUMN_TIME };
-    const tt_index_site *row = tt_run_row(run, file, site);
-    *out = (step_points){ 0 };
-    for (uint32_t k = 0; row != NULL && k < row->count; k++) {
-        const tt_index_chunk *entry = &row->chunks[k];
-        if (step < entry->first_step || step > entry->last_step)
-            continue;
-        const uint64_t *cells[2];
-        tt_status st = tt_run_columns(run, run->taps[file], row, entry, columns, 2, cells);
-        if (st < 0)
-            return tt_fail(err, st, "%s: %s", tt_run_site_name(run, site), tt_status_text(st));
-        for (uint32_t i = 0; i < entry->n; i++) {
-            int64_t at = (int64_t)cells[1][i];
-            if ((int64_t)cells[0][i] != step)
-                continue;
-            out->first_time = out->count == 0 ? at : out->first_time;
-            out->count++;
-            out->before += at < time;
-        }
+    int64_t index, next = -1;
+    tt_badness badness;
+    tt_status st = tt_run_first_nonfinite(g->run, file, site, &index, NULL);
+    bool is_bad = st == TT_OK && index >= 0;
+    if (is_bad)
+        st = add_candidate(g, file, site, index, &badness);
+    if (is_bad && st == TT_OK && badness != TT_BAD_FOR_CERTAIN) {
+        st = find_certain(g, file, site, index, &next);
+        if (st == TT_OK && next >= 0)
+            st = add_candidate(g, file, site, next, &badness);
     }
-    return TT_OK;
+    if (st == TT_EFORMAT) { /* damaged: what can be read is there */
+        const tt_index_site *row = tt_run_row(g->run, file, site);
+        g->unread += row != NULL ? row->stored : 0;
+        st = TT_OK;
+    }
+    return st;
+}
+
+/* Sets the rounds of the candidates of this step, file by file. */
+static tt_status set_rounds(gathered *g, int64_t step)
+{
+    tt_rounds rounds = { 0 };
+    tt_status st = TT_OK;
+    int32_t file = -1;
+    for (size_t i = 0; i < g->count && st == TT_OK; i++) {
+        tt_moment *when = &g->items[i].when;
+        int64_t begin;
+        if (when->step != step || when->is_eval || when->round == TT_ROUND_ALL)
+            continue;
+        if (when->file != file) {
+            file = when->file;
+            st = tt_rounds_read(g->run, file, step, &rounds);
+        }
+        if (st == TT_OK)
+            when->round = tt_rounds_find(&rounds, when->time, &begin);
+    }
+    tt_rounds_free(&rounds);
+    return st;
 }
 
 /* Finds its place among all points of the step in its file, and what kinds of sites these have. */
-static tt_status find_order(tt_run *run, tt_nonfinite *of, tt_error *err)
+static tt_status find_order(tt_run *run, tt_nonfinite *of)
 {
+    tt_instants points = { 0 };
+    tt_status st = TT_OK;
     of->order = 1;
-    for (int32_t site = 0; site < tt_run_site_count(run); site++) {
-        step_points points;
-        int64_t until = of->point.time + (site < of->site && of->point.time < INT64_MAX);
-        tt_status st = count_points(run, of->file, site, of->point.step, until, &points, err);
-        if (st < 0)
-            return st;
-        of->of += points.count;
-        of->order += points.before;
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
+        const char *name = tt_run_site_name(run, site);
+        if (!tt_site_is_shown(name, NULL))
+            continue;
+        points.count = 0;
+        st = tt_instants_read(run, of->file, site, of->point.step, &points);
+        of->of += (int64_t)points.count;
+        for (size_t i = 0; i < points.count; i++)
+            of->order += points.items[i].time < of->point.time ||
+                         (points.items[i].time == of->point.time && site < of->site);
         if (points.count == 0)
             continue;
-        of->has_forward |= tt_name_begins(tt_run_site_name(run, site), "activation/");
-        of->has_loss |= kind_of(run, site) == TT_ORDER_LOSS;
-        of->has_backward |= kind_of(run, site) == TT_ORDER_BACKWARD;
+        of->has_forward |= tt_name_begins(name, "activation/");
+        of->has_loss |= tt_order_kind(name) == TT_ORDER_LOSS;
+        of->has_backward |= tt_order_kind(name) == TT_ORDER_BACKWARD;
     }
-    return TT_OK;
+    free(points.items);
+    of->unread += points.unread;
+    return st;
+}
+
+/* All candidates, and how many sites they are of. */
+static tt_status gather(gathered *g, const char *allow, tt_nonfinite *out)
+{
+    int32_t sites = tt_run_site_count(g->run), last = -1;
+    enum { REACHED = 1, ALLOWED = 2, MASKED = 4 };
+    unsigned char *found = calloc((size_t)sites + 1, 1); /* owned; of each site */
+    tt_status st = found != NULL ? TT_OK : TT_ENOMEM;
+    for (int32_t file = 0; file < tt_run_file_count(g->run); file++)
+        for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+            const char *name = tt_run_site_name(g->run, site);
+            if (!tt_site_is_shown(name, NULL))
+                continue; /* about the recording itself */
+            size_t before = g->count;
+            st = gather_site(g, file, site);
+            bool is_allowed = allow != NULL && tt_glob_match(allow, name);
+            for (size_t i = before; i < g->count; i++)
+                found[site] |= is_allowed                             ? ALLOWED
+                               : g->items[i].badness == TT_BAD_MASKED ? MASKED
+                                                                      : REACHED;
+            g->count = is_allowed ? before : g->count;
+        }
+    for (size_t i = 0; i < g->count; i++) {
+        bool is_certain = g->items[i].badness == TT_BAD_FOR_CERTAIN;
+        out->files += is_certain && last != g->items[i].when.file;
+        last = is_certain ? g->items[i].when.file : last;
+    }
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        out->allowed += (found[site] & ALLOWED) != 0;
+        out->reached += (found[site] & REACHED) != 0;
+        if ((found[site] & (MASKED | REACHED)) == MASKED && out->masked++ == 0)
+            out->masked_site = site;
+    }
+    free(found);
+    return st;
+}
+
+/* How many gradients became bad with this one, of which nobody knows which was first. */
+static int32_t count_together(const gathered *g, const tt_candidate *origin)
+{
+    int32_t count = 0;
+    bool is_unknown = tt_order_is_unknown(g->run, origin->site);
+    for (const tt_candidate *one = g->items; is_unknown && one < g->items + g->count; one++)
+        count += one->badness == origin->badness && one->when.file == origin->when.file &&
+                 one->when.step == origin->when.step && tt_order_is_unknown(g->run, one->site);
+    return count > 1 ? count : 0;
+}
+
+/* A site that seemed to hold a mask is the origin. */
+static void count_as_reached(const gathered *g, int32_t site, tt_nonfinite *out)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->items[i].site == site && g->items[i].badness != TT_BAD_MASKED)
+            return; /* it is among them */
+    out->reached++;
+    out->masked--;
+    for (size_t i = g->count; out->masked_site == site && i-- > 0;)
+        if (g->items[i].badness == TT_BAD_MASKED && g->items[i].site != site)
+            out->masked_site = g->items[i].site;
+}
+
+static bool has_updates(const tt_run *run)
+{
+    for (int32_t site = 0; site < tt_run_site_count(run); site++)
+        if (kind_of(run, site) == TT_ORDER_GRADIENT)
+            return true;
+    return false;
 }
 
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err)
 {
-    const tt_nonfinite none = { .file = -1, .site = -1, .index = -1 };
-    tt_nonfinite first = none, loss = none;
-    int32_t reached = 0, allowed = 0;
-    bool has_updates = false;
-    for (int32_t site = 0; site < tt_run_site_count(run); site++) {
-        const char *name = tt_run_site_name(run, site);
-        bool is_allowed = allow != NULL && tt_glob_match(allow, name), is_reached = false;
-        if (!tt_site_is_shown(name, NULL))
-            continue; /* about the recording itself */
-        has_updates |= kind_of(run, site) == TT_ORDER_GRADIENT;
-        for (int32_t file = 0; file < tt_run_file_count(run); file++) {
-            int64_t index;
-            tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);
-            bool is_candidate = st == TT_OK && index >= 0 && !is_allowed;
-            if (is_candidate)
-                st = consider(run, file, site, index, &first, err);
-            if (is_candidate && st == TT_OK && kind_of(run, site) == TT_ORDER_LOSS)
-                st = consider(run, file, site, index, &loss, err);
-            if (st < 0)
-                return st;
-            is_reached |= index >= 0;
-        }
-        reached += is_reached && !is_allowed;
-        allowed += is_reached && is_allowed;
-    }
-    /* The program logs a number at any time, and most often the number is the loss. */
-    if (first.site >= 0 && !has_stats(&first.point) && loss.site >= 0 && has_stats(&loss.point) &&
-        loss.point.step == first.point.step)
-        first = loss;
-    first.reached = reached;
-    first.allowed = allowed;
-    if (first.site >= 0) {
-        const tt_moment moment = moment_of(run, &first);
-        first.birth = tt_order_birth(&moment, has_updates);
-        if (first.birth == TT_BIRTH_LOSS && !has_stats(&first.point))
+    tt_nonfinite first = { .file = -1, .site = -1, .index = -1, .masked_site = -1 };
+    gathered g = { .run = run };
+    tt_status st = gather(&g, allow, &first);
+    const tt_candidate *origin = st == TT_OK ? tt_origin_choose(g.items, g.count) : NULL;
+    if (origin != NULL)
+        st = set_rounds(&g, origin->when.step); /* a step of another number is not the first */
+    if (st == TT_OK && (origin = tt_origin_choose(g.items, g.count)) != NULL) {
+        first.file = origin->when.file;
+        first.site = origin->site;
+        first.index = origin->index;
+        first.birth = tt_order_birth(&origin->when, has_updates(run));
+        st = tt_run_point(run, first.file, first.site, first.index, &first.point, NULL);
+        if (first.birth == TT_BIRTH_LOSS && origin->is_number)
             first.birth = TT_BIRTH_FORWARD; /* a number that was logged */
-        tt_status st = find_order(run, &first, err);
-        if (st < 0)
-            return st;
+        first.together = count_together(&g, origin);
+        if (origin->badness == TT_BAD_MASKED) /* it is counted now */
+            count_as_reached(&g, origin->site, &first);
     }
+    first.unread = g.unread;
+    if (st == TT_OK && origin != NULL)
+        st = find_order(run, &first);
+    free(g.items);
+    if (st < 0)
+        return tt_fail_plain(err, st);
     *out = first;
     return TT_OK;
 }
 
-/* ---- what it was computed from --------------------------------------------- */
-
-typedef struct feeds {
-    tt_run *run;
-    const tt_nonfinite *of;
-    bool is_gradient; /* the origin is the gradient of a parameter */
-    tt_feed *out;
-    size_t cap, count;
-} feeds;
-
-static void add_feed(feeds *f, tt_feed_kind kind, int32_t site, int64_t index)
+tt_status tt_nonfinite_left_out(const tt_run *run, const tt_nonfinite *n, tt_buf *out)
 {
-    if (f->count < f->cap && site >= 0 && index >= 0)
-        f->out[f->count++] = (tt_feed){ .kind = kind, .site = site, .index = index };
-}
-
-/* Finds the first point of a site in the origin's step; *index is -1 if there is none or it is
- * not finite. */
-static tt_status find_finite(const feeds *f, int32_t site, uint32_t products, int64_t *index,
-                             tt_error *err)
-{
-    tt_point p;
-    tt_status st = tt_run_seek(f->run, f->of->file, site, f->of->point.step, -1, products, index, err);
-    if (st == TT_OK && *index >= 0)
-        st = tt_run_point(f->run, f->of->file, site, *index, &p, err);
-    if (st == TT_OK && *index >= 0 && has_stats(&p) &&
-        (p.stats.nan | p.stats.posinf | p.stats.neginf) != 0)
-        *index = -1;
-    return st;
-}
-
-/* Adds the two latest finite points before the origin: of the forward pass; for the gradient of a
- * parameter, gradients of later layers, which backward reached first. */
-static tt_status add_before(feeds *f, tt_error *err)
-{
-    /* Gradients of parameters are recorded at once: only their places differ. */
-    const tt_rank_in_step rank = f->is_gradient ? TT_ORDER_GRADIENT : TT_ORDER_FORWARD;
-    struct {
-        tt_moment when;
-        int64_t index;
-        int32_t site;
-    } latest[2] = { { .site = -1 }, { .site = -1 } };
-    const tt_moment origin = { .time = f->of->point.time,
-                               .kind = rank,
-                               .place = tt_order_place(f->run, f->of->site) };
-    int32_t from = f->of->site - NEIGHBOURS, to = f->of->site + NEIGHBOURS;
-    for (int32_t site = from < 0 ? 0 : from; site < tt_run_site_count(f->run) && site <= to; site++) {
-        tt_rank_in_step kind = kind_of(f->run, site);
-        if (site == f->of->site || kind == TT_ORDER_PARAMETER || kind == TT_ORDER_NORM ||
-            (kind == TT_ORDER_GRADIENT) != f->is_gradient)
-            continue;
-        int64_t index = -1;
-        step_points points;
-        tt_status st = count_points(f->run, f->of->file, site, f->of->point.step, 0, &points, err);
-        if (st < 0)
-            return st;
-        const tt_moment when = { .time = points.first_time,
-                                 .kind = rank,
-                                 .place = tt_order_place(f->run, site) };
-        if (points.count == 0 || !tt_order_is_before(&when, &origin) ||
-            (latest[1].site >= 0 && !tt_order_is_before(&latest[1].when, &when)))
-            continue;
-        st = find_finite(f, site, TT_PRODUCT_STATS, &index, err);
-        if (st < 0)
-            return st;
-        if (index < 0)
-            continue;
-        int slot = latest[0].site >= 0 && !tt_order_is_before(&latest[0].when, &when) ? 1 : 0;
-        if (slot == 0)
-            latest[1] = latest[0];
-        latest[slot].when = when;
-        latest[slot].index = index;
-        latest[slot].site = site;
-    }
-    for (int i = 0; i < 2; i++)
-        add_feed(f, TT_FEED_BEFORE, latest[i].site, latest[i].index);
-    return TT_OK;
-}
-
-/* Adds parameter/<module>.<name> of the module that returned the value; for the gradient of a
- * parameter, that parameter. */
-static tt_status add_parameters(feeds *f, tt_error *err)
-{
-    static const char *const kinds[] = { "activation/", "activation_gradient/", "gradient/" };
-    const char *name = tt_run_site_name(f->run, f->of->site), *module = NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (tt_name_begins(name, kinds[i]))
-            module = name + strlen(kinds[i]);
-    size_t len = module != NULL ? strcspn(module, "[") : 0; /* [: one of several outputs */
-    for (int32_t site = 0; module != NULL && site < tt_run_site_count(f->run); site++) {
-        const char *other = tt_run_site_name(f->run, site);
-        if (!tt_name_begins(other, "parameter/") ||
-            strncmp(other + strlen("parameter/"), module, len) != 0)
-            continue;
-        const char *rest = other + strlen("parameter/") + len;
-        int64_t index = -1;
-        if (f->is_gradient ? *rest != '\0' : *rest != '.' || strchr(rest + 1, '.') != NULL)
-            continue; /* of another module */
-        tt_status st = find_finite(f, site, 0, &index, err);
-        if (st < 0)
-            return st;
-        add_feed(f, TT_FEED_PARAMETER, site, index);
-    }
-    return TT_OK;
-}
-
-/* Adds the gradient that an optimizer used, one step ago, to compute the parameter. */
-static tt_status add_gradient(feeds *f, tt_error *err)
-{
-    const tt_nonfinite *of = f->of;
-    const char *name = tt_run_site_name(f->run, of->site);
-    int32_t site = tt_order_find(f->run, "gradient/", name + strlen("parameter/"), "");
-    int64_t index = -1;
-    tt_point before;
-    tt_status st = tt_run_point(f->run, of->file, of->site, of->index - 1, &before, err);
-    if (st == TT_OK && site >= 0)
-        st = tt_run_seek(f->run, of->file, site, before.step, -1, 0, &index, err);
-    if (st == TT_OK)
-        add_feed(f, TT_FEED_BEFORE, site, index);
-    return st;
-}
-
-tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
-                       tt_error *err)
-{
-    feeds f = { .run = run, .of = of, .out = out, .cap = cap };
-    tt_status st = TT_OK;
-    if (of->site >= 0) {
-        f.is_gradient = kind_of(run, of->site) == TT_ORDER_GRADIENT;
-        if (of->birth != TT_BIRTH_UPDATE)
-            st = add_before(&f, err);
-        else if (of->index > 0)
-            st = add_gradient(&f, err);
-        if (st == TT_OK)
-            st = add_parameters(&f, err);
-        if (st == TT_OK)
-            add_feed(&f, TT_FEED_PREVIOUS, of->site, of->index - 1);
-    }
-    if (st == TT_OK)
-        *count = f.count;
-    return st;
+    if (n->masked == 0)
+        return TT_OK;
+    return tt_buf_printf(out, "%d site%s only -Inf where masks do, such as %s; not counted",
+                         (int)n->masked, n->masked == 1 ? " holds" : "s hold",
+                         tt_run_site_name(run, n->masked_site));
 }
 
 /* ---- in words ---------------------------------------------------------------- */
@@ -350,7 +347,10 @@ tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out)
         return tt_buf_printf(out, "%s (backward() at %s); %s", phrase,
                              tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
     case TT_BIRTH_BACKWARD:
-        return tt_buf_printf(out, "%s%s; %s", phrase,
+        (void)tt_buf_text(out, phrase);
+        if (n->together > 0) /* which of them was first is not known */
+            (void)tt_buf_printf(out, ", among %d gradients that were read together", (int)n->together);
+        return tt_buf_printf(out, "%s; %s",
                              n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
                              outputs);
     }

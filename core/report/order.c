@@ -1,6 +1,6 @@
 /* order.c -- in which order things happen within a step.
  *
- * Exists because both `nan` and `diff` look for what was first.
+ * Exists because `nan`, `diff` and `health` look for what was first.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/order.h"
 
@@ -34,14 +34,18 @@ tt_rank_in_step tt_order_kind(const char *name)
 bool tt_order_is_before(const tt_moment *a, const tt_moment *b)
 {
     bool is_of_weights = a->kind == TT_ORDER_PARAMETER || b->kind == TT_ORDER_PARAMETER;
-    bool is_by_time = a->kind != TT_ORDER_GRADIENT;
+    bool has_times = a->file == b->file && a->time != b->time;
     if (a->step != b->step)
         return a->step < b->step;
     if (a->is_eval != b->is_eval && !is_of_weights)
-        return a->time != b->time ? a->time < b->time : b->is_eval;
+        return has_times ? a->time < b->time : b->is_eval;
+    if (a->round != b->round && !is_of_weights)
+        return a->round < b->round;
     if (a->kind != b->kind)
         return a->kind < b->kind;
-    return is_by_time && a->time != b->time ? a->time < b->time : a->place < b->place;
+    if (a->kind != TT_ORDER_GRADIENT && has_times)
+        return a->time < b->time;
+    return a->place != b->place ? a->place < b->place : a->file < b->file;
 }
 
 tt_birth tt_order_birth(const tt_moment *moment, bool has_updates)
@@ -65,13 +69,39 @@ int32_t tt_order_find(const tt_run *run, const char *kind, const char *module, c
     return len > 0 && (size_t)len < sizeof name ? tt_run_find(run, name) : -1;
 }
 
+int32_t tt_order_place_of(tt_rank_in_step kind, int32_t site, int32_t of)
+{
+    bool is_backwards = kind == TT_ORDER_BACKWARD || (kind == TT_ORDER_GRADIENT && site > of);
+    return is_backwards ? INT32_MAX - 1 - (of >= 0 ? of : site) : site;
+}
+
+bool tt_gradient_is_before(int32_t site_a, int32_t parameter_a, int32_t site_b, int32_t parameter_b)
+{
+    const tt_rank_in_step a = parameter_a < 0 ? TT_ORDER_PARAMETER : TT_ORDER_GRADIENT,
+                          b = parameter_b < 0 ? TT_ORDER_PARAMETER : TT_ORDER_GRADIENT;
+    return a != b ? a < b
+                  : tt_order_place_of(a, site_a, parameter_a) < tt_order_place_of(b, site_b, parameter_b);
+}
+
+/* The output or parameter that a gradient is of; -1: none. */
+static int32_t find_owner(const tt_run *run, const char *name)
+{
+    bool is_of_output = tt_name_begins(name, "activation_gradient/");
+    return tt_order_find(run, is_of_output ? "activation" : "parameter", strchr(name, '/'), "");
+}
+
 int32_t tt_order_place(const tt_run *run, int32_t site)
 {
     const char *name = site >= 0 ? tt_run_site_name(run, site) : NULL;
-    if (name == NULL || tt_order_kind(name) != TT_ORDER_GRADIENT)
+    if (name == NULL)
         return site;
-    /* Their own numbers say little: hooks see gradients from the last to the first, an optimizer
-     * from the first to the last. */
-    int32_t parameter = tt_order_find(run, "parameter/", name + strlen("gradient/"), "");
-    return INT32_MAX - 1 - (parameter >= 0 ? parameter : site);
+    tt_rank_in_step kind = tt_order_kind(name);
+    bool is_gradient = kind == TT_ORDER_BACKWARD || kind == TT_ORDER_GRADIENT;
+    return tt_order_place_of(kind, site, is_gradient ? find_owner(run, name) : -1);
+}
+
+bool tt_order_is_unknown(const tt_run *run, int32_t site)
+{
+    const char *name = tt_run_site_name(run, site);
+    return tt_order_kind(name) == TT_ORDER_GRADIENT && site > find_owner(run, name);
 }

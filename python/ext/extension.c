@@ -106,6 +106,9 @@ static PyMethodDef functions[] = {
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
+    { "_value_is_masked", runs_value_is_masked, METH_VARARGS,
+      "Return whether a tensor is meant to hold -Inf: (name, class of its module or None, nan, posinf, "
+      "neginf)." },
     { "_read_keep", runs_read_keep, METH_O,
       "Return the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },

@@ -65,24 +65,23 @@ $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
 
-error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; born in the
-         forward pass; it reached 2 sites
+error    nonfinite  activation/negative: the first Inf at step -9223372036854775807; born in the
+         forward pass; it reached 3 sites
   what to do: tensortap health absurd
 
 SITE         LATEST        MIN        MAX  RMS OVER STEPS
 activation
 ├─ type      ?[9223…         1          0  ▄▄
-├─ negative  ?[9223…         0          0                  not finite from step -9223372036854775807
-├─ huge      float6…  1.7e+308  -1.7e+308  !!              nonfinite
+├─ negative  ?[9223…         0          0                  nonfinite
+├─ huge      float6…  1.7e+308  -1.7e+308  !!              not finite from step -9223372036854775807
 └─ nan       float6…
 parameter
 └─ call      float6…         0          0  ▄▄              eval
 number       number…                       !!              not finite from step -9223372036854775807
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
-born in the forward pass; nothing was recorded before it in this step
-look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise
-point 1 of 6 in the step; 3 of 6 sites have been non-finite since
+born in the forward pass; everything recorded before it was finite
+point 2 of 6 in the step; 3 of 6 sites have been non-finite since
 
         SITE                 TYPE                                                           MIN  MAX
 here    activation/negative  ?[9223372036854775803,9223372036854775807,922337203685477580…    0    0
@@ -104,8 +103,8 @@ identical
 $ tensortap top absurd | head -n 7
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
-error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; born in the
-         forward pass; it reached 2 sites
+error    nonfinite  activation/negative: the first Inf at step -9223372036854775807; born in the
+         forward pass; it reached 3 sites
 speed not known
 
 CHANGES MOST                          STEP   RMS      CHANGE  OVER STEPS

@@ -26,14 +26,12 @@ parameter  parameter/embed.weight     0  f32[8,16]  -0.2986   0.294
 [1]
 $ make_run nan-gradient gradient; tensortap nan gradient
 2 Inf in gradient/layers.1.mlp.weight at step 20
-born in the backward pass, or in a loss that was not seen; recorded module outputs were finite
+born in the backward pass, among 5 gradients that were read together, or in a loss that was not seen; recorded module outputs were finite
 look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise
 point 31 of 36 in the step; 5 of 36 sites have been non-finite since
 
            SITE                           TYPE             MIN       MAX
 here       gradient/layers.1.mlp.weight   f32[8,16]  -0.004904  0.004959  2 Inf
-fed by     gradient/layers.2.attn.weight  f32[8,16]  -0.004999  0.004824
-fed by     gradient/layers.2.mlp.weight   f32[8,16]  -0.004951  0.004919
 parameter  parameter/layers.1.mlp.weight  f32[8,16]    -0.3083    0.3091
 last time  gradient/layers.1.mlp.weight   f32[8,16]  -0.005122  0.005123
 [1]
@@ -72,8 +70,9 @@ parameter  parameter/layers.0.mlp.weight  f32[8,16]  -0.3014  0.3012
 last time  activation/layers.0.mlp        f32[8,16]   -1.521   1.502
 [1]
 # Masks that are meant to be -inf.
-$ make_run masked-inf masked; tensortap nan masked | head -n 1
-92 -Inf in activation/layers.0.attn.mask at step 0
+$ make_run masked-inf masked; tensortap nan masked
+all values of 36 sites in 50 steps are finite
+4 sites hold only -Inf where masks do, such as activation/layers.0.attn.mask; not counted
 $ tensortap nan masked --allow '*.mask'
 all values of 36 sites in 50 steps are finite; 4 sites were left out by --allow
 $ make_run masked-nan both; tensortap nan both --allow '*.mask'
@@ -96,12 +95,16 @@ $ tensortap nan forward --json
 {"schema":1,
 "found":true,
 "allowed":0,
+"masked":0,
+"damaged_bytes":0,
+"unread_points":0,
 "site":"activation/layers.2.attn",
 "rank":0,
 "birth":"forward",
 "order":8,
 "of":36,
 "reached":9,
+"together":0,
 "float16_overflow":false,
 "point":{"step":31,"call":0,"time":1767607200004324000,"phase":"train","dtype":"float32","count":128,"nan":2,"posinf":0,"neginf":0,"zeros":0,"min":-0.7614923715591431,"max":0.782709002494812,"absmax":0.782709002494812,"sum":1.704908162355423,"mean":0.013531017161550977,"std":0.4545255501237396,"l1":49.162139892578125,"l2":5.084019434071305,"rms":0.4529204492855993,"shape":[8,16]},
 "fed_by":[{"role":"before","site":"activation/layers.1","step":31,"call":0,"time":1767607200004323000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-1.1749926805496216,"max":1.153771162033081,"absmax":1.1749926805496216,"sum":3.6541305780410767,"mean":0.02854789514094591,"std":0.6783658207982584,"l1":75.98239040374756,"l2":7.6516143044222815,"rms":0.6763135452101229,"shape":[8,16]},
@@ -125,7 +128,16 @@ last time  activation/layers.1.mlp           4  f16[8,16]  -33245  33276
 $ tensortap nan good --json
 {"schema":1,
 "found":false,
-"allowed":0}
+"allowed":0,
+"masked":0,
+"damaged_bytes":0,
+"unread_points":0}
 $ tensortap nan
 tensortap nan: name a run; 'tensortap ls' lists them
 [2]
+# What cannot be read is said, and nothing is claimed of it.
+$ make_run good damaged; printf X | dd of=damaged/rank0.tap bs=1 seek=3000 conv=notrunc 2> /dev/null; printf X | dd of=damaged/rank0.tap bs=1 seek=95400 conv=notrunc 2> /dev/null; tensortap nan damaged
+tensortap: the run is damaged, and what cannot be read may hold NaN or Inf; save the rest with: tensortap check --repair damaged
+nothing has been recorded in this run
+89.6 kB of the run cannot be read; 'tensortap check' says more
+[3]

@@ -241,6 +241,85 @@ static void sites_that_may_be_non_finite_are_left_out(void **state)
     end(&s, run);
 }
 
+/* The same with any counts. */
+static void put_counts(story *s, const char *name, tt_stats stats, bool is_skipped)
+{
+    int32_t site;
+    stats.count = 10;
+    stats.sumsq = 5;
+    stats.dtype = TT_F32;
+    assert_int_equal(tt_recorder_site(s->rec, name, &site, &err), 0);
+    s->time += 10;
+    const tt_event event = {
+        .site = site, .step = s->step, .time = s->time, .is_skipped = is_skipped, .stats = &stats
+    };
+    assert_int_equal(tt_recorder_add(s->rec, &event), 0);
+}
+
+static void only_minus_inf_that_no_layer_made_is_a_mask(void **state)
+{
+    (void)state;
+    assert_true(tt_value_is_masked("input/attn.1", NULL, 0, 0, 3));
+    assert_true(tt_value_is_masked("input/fc", "Linear", 0, 0, 3)); /* it was given to the layer */
+    assert_true(tt_value_is_masked("activation/scores", "Scores", 0, 0, 3));
+    assert_true(tt_value_is_masked("activation/net", "ConvNet", 0, 0, 3));
+    assert_false(tt_value_is_masked("activation/fc", "Linear", 0, 0, 3));
+    assert_false(tt_value_is_masked("activation/conv", "Conv2d", 0, 0, 3));
+    assert_false(tt_value_is_masked("activation/scores", "Scores", 1, 0, 3));
+    assert_false(tt_value_is_masked("activation/scores", "Scores", 0, 1, 3));
+    assert_false(tt_value_is_masked("activation/scores", "Scores", 0, 0, 0));
+    static const char *const others[] = { "parameter/w", "gradient/w", "activation_gradient/a",
+                                          "loss/train.py:3", "gradient_norm" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(tt_value_is_masked(others[i], NULL, 0, 0, 3));
+}
+
+/* Also where the site held a mask in every step before. */
+static void a_mask_that_becomes_nan_is_found(void **state)
+{
+    (void)state;
+    story s = begin(0, NULL);
+    for (s.step = 0; s.step < 1000; s.step++)
+        put_counts(&s, "activation/scores", (tt_stats){ .neginf = 4, .nan = s.step == 777, .max = 1 },
+                   false);
+    tt_run *run = finish(&s);
+    assert_origin(run, NULL, "activation/scores", 777, TT_BIRTH_FORWARD);
+    end(&s, run);
+}
+
+static void a_minus_inf_that_is_new_is_the_cause_of_the_nan_behind_it(void **state)
+{
+    (void)state;
+    for (int has_mask = 0; has_mask < 2; has_mask++) {
+        story s = begin(0, NULL);
+        for (s.step = 0; s.step < 3; s.step++) {
+            bool is_bad = s.step == 2, is_there = has_mask || is_bad;
+            put_counts(&s, "activation/log", (tt_stats){ .neginf = is_there, .max = 1 }, false);
+            put_counts(&s, "activation/out", (tt_stats){ .nan = is_bad, .max = 1 }, false);
+        }
+        tt_run *run = finish(&s);
+        assert_origin(run, NULL, has_mask ? "activation/out" : "activation/log", 2, TT_BIRTH_FORWARD);
+        end(&s, run);
+    }
+}
+
+static void a_skipped_step_counts_only_if_nothing_else_does(void **state)
+{
+    (void)state;
+    for (int has_more = 0; has_more < 2; has_more++) {
+        story s = begin(0, NULL);
+        put_counts(&s, "gradient/w", (tt_stats){ .posinf = 1, .max = 1 }, true);
+        s.step = 1;
+        put_counts(&s, "gradient/w", (tt_stats){ .nan = has_more, .max = 1 }, false);
+        tt_run *run = finish(&s);
+        tt_nonfinite found;
+        assert_int_equal(tt_run_nonfinite(run, NULL, &found, &err), 0);
+        assert_int_equal(found.point.step, has_more);
+        assert_int_equal(found.point.is_skipped, !has_more);
+        end(&s, run);
+    }
+}
+
 static void the_earliest_step_of_all_ranks_counts(void **state)
 {
     (void)state;
@@ -321,6 +400,10 @@ int main(void)
         cmocka_unit_test(a_gradient_comes_before_the_evaluation_that_follows),
         cmocka_unit_test(a_number_that_was_logged_gives_way_to_the_loss),
         cmocka_unit_test(sites_that_may_be_non_finite_are_left_out),
+        cmocka_unit_test(only_minus_inf_that_no_layer_made_is_a_mask),
+        cmocka_unit_test(a_mask_that_becomes_nan_is_found),
+        cmocka_unit_test(a_minus_inf_that_is_new_is_the_cause_of_the_nan_behind_it),
+        cmocka_unit_test(a_skipped_step_counts_only_if_nothing_else_does),
         cmocka_unit_test(the_earliest_step_of_all_ranks_counts),
         cmocka_unit_test(what_fed_it_is_finite_and_came_before),
         cmocka_unit_test(the_norm_of_the_gradients_feeds_nothing),

@@ -285,6 +285,31 @@ def test_a_spike_of_one_step_is_in_the_page(chromium: Any, tmp_path: Path) -> No
     page.close()
 
 
+def test_the_slider_at_a_finding_shows_what_the_finding_says(chromium: Any, tmp_path: Path) -> None:
+    """Bins of numbers and of tensors are of different widths."""
+    with tt.record(tmp_path / "run") as run:
+        for step in range(30_000):
+            if step % 10 == 0:
+                run.log("loss", 1.0)
+            if step % 7 == 0:
+                run.tensor("activation/a", np.full(4, np.nan if step >= 21_777 else 1.0))
+            run.step()
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    at = page.tab.evaluate("facts.findings[0].step")
+    assert at == 21_777
+    is_bad = page.tab.evaluate(
+        """(step) => {
+          const slider = byId("step"), tensors = runs[0].tensors;
+          slider.value = String(runs[0].numbers.binOf(step));
+          slider.dispatchEvent(new Event("input"));
+          return tensors.badOf(tensors.series[0])[tensors.binOf(view.step)];
+        }""",
+        at,
+    )
+    assert is_bad
+    page.close()
+
+
 def test_secrets_and_private_facts_stay_out(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

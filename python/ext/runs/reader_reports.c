@@ -8,6 +8,16 @@
 
 enum { FEEDS = 16 };
 
+/* (name, class or None, nan, posinf, neginf) */
+PyObject *runs_value_is_masked(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *name, *class_name;
+    long long nan, posinf, neginf;
+    if (!PyArg_ParseTuple(args, "szLLL:_value_is_masked", &name, &class_name, &nan, &posinf, &neginf))
+        return NULL;
+    return PyBool_FromLong(tt_value_is_masked(name, class_name, nan, posinf, neginf));
+}
+
 /* origin(allow) -> None or (file, site name, index, birth, order, of, reached, fed by) */
 PyObject *runs_reader_origin(PyObject *self, PyObject *args)
 {
@@ -177,7 +187,7 @@ static tt_status find(tt_run *run, const tt_health_options *options, tt_buf *out
     return st;
 }
 
-/* health(select, ignore, baseline) -> JSON text; None: all rules; none of them; no baseline */
+/* health(select, ignore, allow, baseline) -> JSON text; None: all rules; none of them; no site; no baseline */
 PyObject *runs_reader_health(PyObject *self, PyObject *args)
 {
     tt_health_options options = { 0 };
@@ -185,7 +195,8 @@ PyObject *runs_reader_health(PyObject *self, PyObject *args)
     tt_buf out = { 0 };
     tt_error err = { "" };
     tt_status st;
-    if (!PyArg_ParseTuple(args, "zzO:health", &options.select, &options.ignore, &baseline))
+    if (!PyArg_ParseTuple(args, "zzzO:health", &options.select, &options.ignore, &options.allow,
+                          &baseline))
         return NULL;
     if (baseline != Py_None && !PyObject_TypeCheck(baseline, Py_TYPE(self)))
         return PyErr_Format(PyExc_TypeError, "baseline must be a RunReader or None");

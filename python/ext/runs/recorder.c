@@ -308,12 +308,19 @@ static PyObject *recorder_names(PyObject *self, PyObject *glob)
     return list;
 }
 
-static PyObject *recorder_watch_health(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *recorder_watch_health(PyObject *self, PyObject *allow)
 {
     runs_recorder *recorder = (runs_recorder *)self;
+    const char *glob = allow != Py_None ? PyUnicode_AsUTF8(allow) : NULL;
     tt_error err = { "" };
+    if (allow != Py_None && glob == NULL)
+        return NULL;
     tt_status st = recorder->checker == NULL ? tt_checker_create(&recorder->checker, &err) : TT_OK;
-    return st < 0 ? binding_raise_status(st, &err) : Py_NewRef(Py_None);
+    if (st < 0)
+        return binding_raise_status(st, &err);
+    tt_checker_allow(recorder->checker, glob);
+    Py_XSETREF(recorder->allow, Py_NewRef(allow)); /* its text is borrowed */
+    Py_RETURN_NONE;
 }
 
 static PyObject *recorder_new_findings(PyObject *self, PyObject *Py_UNUSED(none))
@@ -429,8 +436,10 @@ static PyMethodDef methods[] = {
     { "costs", runs_recorder_costs, METH_NOARGS, "Return the time spent on each site, in ns." },
     { "thinned", runs_recorder_thinned, METH_NOARGS,
       "Return the sites that the budget made rarer, and every how many steps they are recorded." },
-    { "watch_health", recorder_watch_health, METH_NOARGS,
-      "watch_health($self, /)\n--\n\nShow every event from now on to the rules of health." },
+    { "watch_health", recorder_watch_health, METH_O,
+      "watch_health($self, allow, /)\n--\n\nShow every event from now on to the rules of health; sites "
+      "that match\n"
+      "allow may hold NaN or Inf." },
     { "new_findings", recorder_new_findings, METH_NOARGS,
       "new_findings($self, /)\n--\n\nReturn what the rules have newly found as JSON, or None." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },

@@ -39,6 +39,7 @@ typedef struct runs_recorder {
                            calls before the file ends, last one first */
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *sites;    /* owned; dict of names and their numbers */
+    PyObject *allow;    /* owned or NULL; str or None: of the checker */
     PyObject *loss;     /* owned or NULL; weak reference to what backward() was last called on */
     PyObject *weakrefs;
     binding_state *state; /* of the extension, which the type keeps alive */
@@ -53,6 +54,7 @@ typedef struct runs_recorder {
     int64_t typical;                       /* ns of one timed event of no site, smoothed */
     uint32_t look_charges;                 /* events timed since */
     bool is_warm;                          /* the first look, with its page faults, is over */
+    int64_t last_ns;                       /* of the latest event */
     int64_t cost_told_ns;                  /* when the cost was last recorded */
     int64_t events_before;                 /* events when this step began */
     tt_recorder_counts last;               /* counts when it was closed */
@@ -68,6 +70,14 @@ static inline int64_t runs_clock_fine(void) /* ns since 1970 */
 static inline int64_t runs_clock_coarse(void) /* the same to within 4 ms, at a fifth of the price */
 {
     return base_clock(CLOCK_REALTIME_COARSE);
+}
+
+/* Returns a time that is later than all before, so that times are in the order of events: the given one, or now if
+ * that is 0.  Many events fall into one tick of the clock. */
+static inline int64_t runs_recorder_time(runs_recorder *self, int64_t time)
+{
+    time = time != 0 ? time : runs_clock_coarse();
+    return self->last_ns = time > self->last_ns ? time : self->last_ns + 1;
 }
 
 /* Takes note that an event of this site took so long; -1: of no site.  It stands for RECORDER_SAMPLES
@@ -150,6 +160,7 @@ PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t na
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);
 
+PyObject *runs_value_is_masked(PyObject *module, PyObject *args);
 PyObject *runs_read_keep(PyObject *module, PyObject *keep);
 
 #endif

@@ -174,6 +174,12 @@ void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const i
 /* The rules of health see each event when it is recorded, in the program's thread: a few additions. */
 tt_status runs_recorder_emit(runs_recorder *self, const tt_event *event)
 {
+    tt_event timed;
+    if (event->time == 0) {
+        timed = *event;
+        timed.time = runs_recorder_time(self, 0);
+        event = &timed;
+    }
     if (self->checker != NULL)
         tt_checker_see(self->checker, tt_recorder_site_name(self->rec, event->site), event);
     return tt_recorder_add(self->rec, event);

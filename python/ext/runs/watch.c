@@ -12,14 +12,23 @@
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "recorder",     "inputs",    "activation_gradients",
-                             "on_nonfinite", "on_device", "on_skip",
-                             "on_again",     "on_loss",   NULL };
+    static char *names[] = { "recorder",
+                             "inputs",
+                             "activation_gradients",
+                             "on_nonfinite",
+                             "on_device",
+                             "on_skip",
+                             "on_again",
+                             "on_loss",
+                             "allow",
+                             NULL };
     binding_state *state = PyType_GetModuleState(type);
-    PyObject *recorder, *given[5] = { 0 }; /* borrowed; functions, in the order of their fields */
+    PyObject *recorder,
+        *given[6] = { 0 }; /* borrowed; functions, in the order of their fields, and a text */
     int inputs = 0, gradients = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOO:Watch", names, &recorder, &inputs,
-                                     &gradients, &given[0], &given[1], &given[2], &given[3], &given[4]) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOOO:Watch", names, &recorder, &inputs,
+                                     &gradients, &given[0], &given[1], &given[2], &given[3], &given[4],
+                                     &given[5]) ||
         runs_recorder_of(state, recorder) == NULL)
         return NULL;
     if (!tensor_torch_find(&state->torch))
@@ -29,9 +38,9 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     self->state = state;
     self->recorder = (runs_recorder *)Py_NewRef(recorder);
-    PyObject **functions[] = { &self->on_nonfinite, &self->on_device, &self->on_skip, &self->on_again,
-                               &self->on_loss };
-    for (int i = 0; i < 5; i++)
+    PyObject **functions[] = { &self->on_nonfinite, &self->on_device, &self->on_skip,
+                               &self->on_again,     &self->on_loss,   &self->allow };
+    for (int i = 0; i < 6; i++)
         *functions[i] = given[i] != Py_None ? Py_XNewRef(given[i]) : NULL;
     self->notes = true;
     self->norm_site = -1;

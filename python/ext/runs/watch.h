@@ -51,13 +51,25 @@ typedef struct runs_watch_part {
     int64_t mode_step; /* in which its mode was recorded, plus 1 */
 } runs_watch_part;
 
+/* Of the parameters and gradients that are read together, the first that is not finite, by the order in which they
+ * were made. */
+typedef struct runs_watch_first {
+    bool has_any;
+    tt_stats stats;
+    int32_t site,
+        parameter; /* of the value, of the parameter that it is the gradient of; -1: it is one itself */
+    int32_t reads; /* site of the parameter that is being read */
+} runs_watch_first;
+
 typedef struct runs_watch {
     calls_consumer consumer;
-    PyObject *on_nonfinite;  /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
+    PyObject *
+        on_nonfinite; /* owned or NULL; f(site name, step, call, nan, posinf, neginf, all others are 0) */
     PyObject *on_device;     /* owned or NULL; f(tensor, tag, wants_histogram): we cannot read it here */
     PyObject *on_skip;       /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *on_loss;       /* owned or NULL; f(loss) while backward() runs */
+    PyObject *allow;         /* owned or NULL; str: a glob of sites that on_nonfinite does not hear of */
     PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
     runs_recorder *recorder; /* owned */
     binding_state *state;
@@ -79,6 +91,7 @@ typedef struct runs_watch {
     bool has_gradients;                   /* of parameters */
     const runs_watch_root *eval_root;     /* borrowed of a link; the latest call with gradients was in
                                          evaluation mode; NULL: it was not */
+    runs_watch_first *first; /* borrowed; while parameters are read: on_nonfinite hears of it then */
     PyObject *weakrefs;
 } runs_watch;
 
@@ -128,6 +141,8 @@ void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_h
                              const int64_t *shape, int32_t ndim, const runs_watch_tag *tag, int64_t step,
                              int64_t time);
 
+/* Keeps it if it was made before the one that is kept. */
+void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site);
 /* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
 int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
                               int64_t step);

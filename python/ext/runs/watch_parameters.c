@@ -8,6 +8,7 @@
  * skip the step, and then nobody else will ever see them.  It changes nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
+#include "tensortap_tools.h"
 
 #include <math.h>
 #include <string.h>
@@ -176,6 +177,8 @@ static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args)
 static void note_later(runs_watch *self, runs_watch_parameter *parameter)
 {
     parameter->is_waiting = true;
+    (void)gradient_site(self,
+                        parameter); /* numbers of sites are in the order in which backward made them */
     if (self->callback != NULL && Py_REFCNT(self->callback) > 1)
         return; /* torch has it; one that failed has dropped it */
     Py_XSETREF(self->callback, (PyObject *)hook_make(self, backward_ended));
@@ -311,9 +314,21 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, ten
         return 0; /* the change made it so: that is the news */
     if (products != 0)
         runs_watch_record_stats(self, &parameter->noted, NULL, look->view.tensor.shape,
-                                look->view.tensor.ndim, tag, -1, runs_clock_coarse());
+                                look->view.tensor.ndim, tag, -1, runs_recorder_time(recorder, 0));
     tensor_looks_clear(looks); /* that may have waited, and the next may run Python code */
     return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
+}
+
+void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site)
+{
+    runs_watch_first *first = self->first;
+    int32_t parameter = site != first->reads ? first->reads : -1;
+    if (first->has_any && !tt_gradient_is_before(site, parameter, first->site, first->parameter))
+        return;
+    first->has_any = true;
+    first->stats = *stats;
+    first->site = site;
+    first->parameter = parameter;
 }
 
 static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
@@ -336,6 +351,8 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (parameter->site < 0)
         parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
+    if (self->first != NULL)
+        self->first->reads = parameter->site;
     seen.tensor = tensor;
     result = runs_watch_record(self, &seen, &tag, NULL);
     if (result >= 0 && gradient != NULL) {
@@ -381,8 +398,14 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
     runs_watch_note_step(watch);
     norm total = { .watch = watch, .is_wanted = wants_norm != 0 };
     Py_ssize_t count = indices != NULL ? bytes / (Py_ssize_t)sizeof(int32_t) : watch->parameters.count;
-    if (calls_parameters_each(watch->state, &watch->parameters, (const int32_t *)(const void *)indices,
-                              count, read_one, &total) < 0)
+    runs_watch_first first = { 0 };
+    watch->first = &first; /* registration says nothing about what was first: read all of them */
+    int result = calls_parameters_each(watch->state, &watch->parameters,
+                                       (const int32_t *)(const void *)indices, count, read_one, &total);
+    watch->first = NULL;
+    const runs_watch_tag tag = { .site = first.site, .phase = TT_PHASE_TRAIN };
+    if (result < 0 || (first.has_any &&
+                       runs_watch_tell_nonfinite(watch, &first.stats, &tag, watch->recorder->step) < 0))
         return NULL;
     if (indices == NULL)
         watch->has_fresh = false;

@@ -5,6 +5,7 @@
  * a sample is wanted.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
+#include "tensortap_tools.h"
 
 void runs_watch_notify(runs_watch *self, PyObject *function, PyObject *argument)
 {
@@ -30,15 +31,30 @@ int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name)
     return site;
 }
 
+/* Has the program said that this site is none of our business? */
+static bool is_left_out(const runs_watch *self, int32_t site)
+{
+    const char *name = tt_recorder_site_name(self->recorder->rec, site);
+    const char *allow = self->allow != NULL ? PyUnicode_AsUTF8(self->allow) : NULL;
+    PyErr_Clear(); /* no text that UTF-8 can hold */
+    return name == NULL || tt_recorder_excludes(self->recorder->rec, name) ||
+           (allow != NULL && tt_glob_match(allow, name));
+}
+
 int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
                               int64_t step)
 {
-    if (self->on_nonfinite == NULL || runs_watch_is_finite(stats) || self->recorder->rec == NULL)
+    if (self->on_nonfinite == NULL || runs_watch_is_finite(stats) || self->recorder->rec == NULL ||
+        is_left_out(self, tag->site))
         return 0;
-    PyObject *result = PyObject_CallFunction(self->on_nonfinite, "sLILLL",
-                                             tt_recorder_site_name(self->recorder->rec, tag->site),
-                                             (long long)step, tag->call, (long long)stats->nan,
-                                             (long long)stats->posinf, (long long)stats->neginf);
+    if (self->first != NULL) {
+        runs_watch_note_first(self, stats, tag->site);
+        return 0;
+    }
+    PyObject *result = PyObject_CallFunction(
+        self->on_nonfinite, "sLILLLO", tt_recorder_site_name(self->recorder->rec, tag->site),
+        (long long)step, tag->call, (long long)stats->nan, (long long)stats->posinf,
+        (long long)stats->neginf, stats->sumsq == 0 ? Py_True : Py_False);
     Py_XDECREF(result);
     return result != NULL ? 0 : -1;
 }
@@ -72,8 +88,9 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
     }
     PyObject *result = PyObject_CallFunction(
         self->on_device, "O(iLIIBLOO)O", tensor, tag->site, (long long)self->recorder->step, tag->call,
-        tag->thread, tag->phase, (long long)runs_clock_coarse(), tag->is_skipped ? Py_True : Py_False,
-        tag->is_for_norm ? Py_True : Py_False, products & TT_PRODUCT_HIST ? Py_True : Py_False);
+        tag->thread, tag->phase, (long long)runs_recorder_time(self->recorder, 0),
+        tag->is_skipped ? Py_True : Py_False, tag->is_for_norm ? Py_True : Py_False,
+        products & TT_PRODUCT_HIST ? Py_True : Py_False);
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(result);
 }
@@ -101,7 +118,7 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
 {
     tt_stats stats = *tensor_look_stats(look);
     tt_event event = { .step = self->recorder->step,
-                       .time = runs_clock_coarse(),
+                       .time = runs_recorder_time(self->recorder, 0),
                        .stats = products & TT_PRODUCT_STATS ? &stats : NULL };
     set_tag(&event, tag);
     if (products != 0)
@@ -159,9 +176,10 @@ static int record_row(runs_watch *self, const probe_row *row, const runs_watch_t
     size_t bytes = has_value ? (size_t)tensor.count * tt_dtype_size(tensor.dtype) : 0;
     if (products != 0 && runs_recorder_make_room(recorder, bytes) && recorder->rec == NULL)
         return 0;
-    tt_event event = {
-        .step = recorder->step, .time = row->time, .tensor = &tensor, .has_value = has_value
-    };
+    tt_event event = { .step = recorder->step,
+                       .time = runs_recorder_time(recorder, row->time),
+                       .tensor = &tensor,
+                       .has_value = has_value };
     set_tag(&event, tag);
     tensor_products_put(&row->products, products, &event);
     if (products != 0)

@@ -341,7 +341,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
         print(f"tensortap: no script '{rest[0]}'; {advice}", file=sys.stderr)
         sys.exit(2)
     numbers: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "black_box": int}
-    names = ("every", "only", "exclude", "keep", "budget", "health", "black_box")
+    names = ("every", "only", "exclude", "allow", "keep", "budget", "health", "black_box")
     recording = {name: numbers.get(name, str)(texts[name]) for name in names if texts.get(name)}
     watching: dict[str, Any] = {"inputs": "inputs" in texts}
     for name in ("grads", "on_nonfinite"):

@@ -69,6 +69,7 @@ class Findings:
         rules: How many rules were asked for.
         verdict: What it comes to: `2 errors, 1 warning`, `healthy`, or, where too little was seen
             to say so, what was looked at: `nothing found in 5 steps; ...`.
+        left_out: What was not counted: `2 sites hold only -Inf where masks do, ...`; or nothing.
 
     Example:
         >>> import tensortap as tt
@@ -83,6 +84,7 @@ class Findings:
     unchecked: dict[str, str]
     rules: int = field(default=0, compare=False)
     verdict: str = ""
+    left_out: str = field(default="", compare=False)
 
     @classmethod
     def read(cls, text: str) -> Findings:
@@ -94,7 +96,9 @@ class Findings:
             one["sites"] = tuple(one["sites"])
             items.append(Finding(**one, numbers=numbers))
         unchecked = {one["rule"]: one["reason"] for one in found["unchecked"]}
-        return cls(tuple(items), unchecked, found["rules"], found["verdict"])
+        return cls(
+            tuple(items), unchecked, found["rules"], found["verdict"], found.get("left_out", "")
+        )
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -23,14 +23,16 @@ class Guard:
     raises UnhealthyError, unless somebody else stops the training (`on_stop`).
     """
 
-    def __init__(self, recorder: _core.Recorder, mode: Literal["warn", "stop"]) -> None:
-        """Show every event from now on to the rules."""
+    def __init__(
+        self, recorder: _core.Recorder, mode: Literal["warn", "stop"], allow: str | None = None
+    ) -> None:
+        """Show every event from now on to the rules; *allow*: globs of what may be NaN or Inf."""
         self.recorder, self.mode = recorder, mode
         self.findings: list[Finding] = []
         self.raises = mode == "stop"
         self.raised: BaseException | None = None  # the program's to see
         self.asked = -1  # the step of the last question
-        recorder.watch_health()
+        recorder.watch_health(allow)
 
     @property
     def should_stop(self) -> bool:

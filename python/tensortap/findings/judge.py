@@ -20,6 +20,7 @@ def health(
     *,
     select: Iterable[str] | None = None,
     ignore: Iterable[str] | None = None,
+    allow: str | Iterable[str] | None = None,
     baseline: Any = None,
 ) -> Findings:
     """Return what is wrong with a run, the heaviest first.
@@ -28,6 +29,7 @@ def health(
         run: A run's folder, or what `tt.record` or `tt.open` returned.
         select: Ids of the only rules to ask, such as `["dead-units"]`.
         ignore: Ids of rules not to ask.
+        allow: Globs of names that may hold NaN or Inf.
         baseline: A good run. What it has too is no finding; what is far from it is one.
 
     Returns:
@@ -48,7 +50,7 @@ def health(
     reader = _reader(run)
     other = _reader(baseline) if baseline is not None else None
     try:
-        return Findings.read(reader.health(_ids(select), _ids(ignore), other))
+        return Findings.read(reader.health(_ids(select), _ids(ignore), _ids(allow), other))
     finally:
         reader.close()
         if other is not None:
@@ -56,13 +58,19 @@ def health(
 
 
 def assert_healthy(
-    run: Any, *, ignore: Iterable[str] | None = None, strict: bool = False, baseline: Any = None
+    run: Any,
+    *,
+    ignore: Iterable[str] | None = None,
+    allow: str | Iterable[str] | None = None,
+    strict: bool = False,
+    baseline: Any = None,
 ) -> None:
     """Raise UnhealthyError if a run has an error-level finding; for tests.
 
     Args:
         run: As for `tt.health`.
         ignore: Ids of rules not to ask.
+        allow: As for `tt.health`.
         strict: Raise for warnings, too.
         baseline: As for `tt.health`.
 
@@ -79,7 +87,7 @@ def assert_healthy(
         ...     print(error.findings[0].rule)
         nonfinite
     """
-    found = health(run, ignore=ignore, baseline=baseline)
+    found = health(run, ignore=ignore, allow=allow, baseline=baseline)
     bad = found.items if strict else found.errors
     if bad:
         raise UnhealthyError(*bad)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def healthy_training(tmp_path: Path) -> Callable[..., Any]:
     """Record a training in a `with` block; fail with the sentence of each error-level finding.
 
-    Call it with the model, and optionally with `ignore=[...]`, `strict=True`, `baseline=...` (as
-    for `tt.assert_healthy`) and options of `tt.record`.
+    Call it with the model, and optionally with `ignore=[...]`, `allow="..."`, `strict=True`,
+    `baseline=...` (as for `tt.assert_healthy`) and options of `tt.record`.
     """
 
     @contextmanager
@@ -34,16 +34,19 @@ def healthy_training(tmp_path: Path) -> Callable[..., Any]:
         model: Any = None,
         *,
         ignore: Iterable[str] | None = None,
+        allow: str | None = None,
         strict: bool = False,
         baseline: Any = None,
         **options: Any,
     ) -> Iterator[Any]:
         count = len(list(tmp_path.glob("training*")))
         path = tmp_path / f"training{count or ''}"
-        with tensortap.record(path, model=model, **options) as run:
+        with tensortap.record(path, model=model, allow=allow, **options) as run:
             yield run
         try:
-            tensortap.assert_healthy(path, ignore=ignore, strict=strict, baseline=baseline)
+            tensortap.assert_healthy(
+                path, ignore=ignore, allow=allow, strict=strict, baseline=baseline
+            )
         except tensortap.UnhealthyError as error:
             pytest.fail(f"the training is not healthy\n{error}", pytrace=False)
 

@@ -41,6 +41,7 @@ class Recording(_core.Recorder):
     file: Path  # of this rank
     follows: bool = False  # forked children record too
     only: str = "*"
+    allow: str | None = None
     guard: Guard | None = None  # with record(health=...)
     box: Box | None = None  # the black box
     _has_checked_only = False
@@ -186,6 +187,7 @@ def record(
     inputs: bool = False,
     grads: Grads = "parameters",
     on_nonfinite: OnNonFinite = None,
+    allow: str | None = None,
     every: int = 1,
     keep: str = "stats",
     only: str = "*",
@@ -209,6 +211,8 @@ def record(
         path: Folder of the run. Defaults to `runs/<date>-<time>`.
         model: Model to watch, as with `tt.watch(model)`.
         optimizer, inputs, grads, on_nonfinite: As for `tt.watch`.
+        allow: A glob of names that may hold NaN or Inf, for *on_nonfinite*, *health* and the black
+            box. Masks filled with -inf need none.
         every: Record every n-th step.
         keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", or several
             ("stats,value").
@@ -249,6 +253,8 @@ def record(
     _check("only", only, str, "a glob like 'activation/*'")
     if exclude is not None:
         _check("exclude", exclude, str, "a glob like '*.bias', or None")
+    if allow is not None:
+        _check("allow", allow, str, "a glob like 'activation/*.log', or None")
     if budget is not None:
         accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
         _check("budget", budget, (int, float), accepted, lambda share: 0 < share < 1)
@@ -279,7 +285,7 @@ def record(
         "info": _info(rank, world_size),
     }
     run = Recording(os.fspath(folder), **options)
-    run.path, run.file, run.only = folder, file, only
+    run.path, run.file, run.only, run.allow = folder, file, only, allow
     if follow_fork:
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
@@ -290,7 +296,7 @@ def record(
     if health is not None:
         from tensortap.findings.guard import Guard
 
-        Steps.of(run).guard = run.guard = Guard(run, health)
+        Steps.of(run).guard = run.guard = Guard(run, health, allow)
     process.enter(run)
     if model is not None:
         try:

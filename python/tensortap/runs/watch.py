@@ -115,7 +115,7 @@ class Watched:
     Args:
         recorder: The run to record into.
         model: The model.
-        name, inputs, grads, on_nonfinite, optimizer: As for `tt.watch`.
+        name, inputs, grads, on_nonfinite, allow, optimizer: As for `tt.watch`.
 
     Example:
         >>> import torch, tensortap as tt
@@ -137,6 +137,7 @@ class Watched:
         inputs: bool = False,
         grads: Grads = "parameters",
         on_nonfinite: OnNonFinite = None,
+        allow: str | None = None,
         optimizer: Any = None,
     ) -> None:
         """Put a consumer on every module of the model, and hooks on its parameters."""
@@ -146,6 +147,8 @@ class Watched:
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
         self._is_unseen_warned = False
         self._told_step: int | None = None
+        self._first_step = recorder.current_step
+        self._masked: dict[str, NonFiniteError] = {}  # the first -Inf of what may be a mask
         self.is_removed = False
         self.is_frozen_read = False  # parameters that no optimizer trains
         self.is_trained = False  # an optimizer has stepped some of its parameters
@@ -164,6 +167,7 @@ class Watched:
             on_skip=unseen(self.note, is_traced=False),
             on_again=unseen(self.steps.decide, is_traced=False),
             on_loss=unseen(self.box.loss_seen, is_traced=False) if self.box else None,
+            allow=allow if allow is not None else getattr(recorder, "allow", None),
         )
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
@@ -206,13 +210,22 @@ class Watched:
             with suppress(ValueError):  # no text that UTF-8 can hold, or very long
                 self.recorder.module(name, kind)
 
-    def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
+    def _tell(
+        self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int, is_mask: bool
+    ) -> None:
         """Pass it to the black box, and do what on_nonfinite asks, where the tensor was seen."""
+        error = NonFiniteError(name, step, call, nan, posinf, neginf)
+        kind, _, path = name.partition("/")
+        of_class = self.steps.classes.get(path.partition("[")[0])
+        if _core._value_is_masked(name, of_class, nan, posinf, neginf):
+            if kind == "activation" and not is_mask:
+                self._masked.setdefault(name, error)
+            return
+        error = self._cause_of(error)
         if self.box is not None:
-            self.box.not_finite(name, step, nan, posinf, neginf)
+            self.box.not_finite(error.name, step, error.nan, error.posinf, error.neginf)
         if self.on_nonfinite is None:
             return
-        error = NonFiniteError(name, step, call, nan, posinf, neginf)
         try:
             if self.on_nonfinite == "raise":
                 raise error
@@ -226,6 +239,12 @@ class Watched:
         except BaseException as raised:
             self.raised = raised
             raise
+
+    def _cause_of(self, error: NonFiniteError) -> NonFiniteError:
+        """Return the -Inf that a module made before it in its step, and never before."""
+        is_first = error.step == self._first_step  # nobody knows what is usual
+        new = (one for one in self._masked.values() if one.step == error.step and not is_first)
+        return next(new, error)
 
     def note(self, all_of_them: bool = True) -> None:
         """Look at every gradient when it is accumulated, or only notice that they were."""
@@ -358,6 +377,7 @@ def watch(
     inputs: bool = False,
     grads: Grads = "parameters",
     on_nonfinite: OnNonFinite = None,
+    allow: str | None = None,
     optimizer: Any = None,
     run: _core.Recorder | None = None,
 ) -> Watched:
@@ -369,7 +389,9 @@ def watch(
         inputs: Record the inputs of each module too.
         grads: Gradients to record: "parameters", "activations" (of every output), "all" or None.
         on_nonfinite: What to do at a NaN or Inf: "warn", "raise" (a NonFiniteError), or a function
-            that gets that error. Gradients are checked when the optimizer is about to step.
+            that gets that error. Gradients are checked when the optimizer is about to step. Masks
+            filled with -inf are none, nor are names that the run excludes.
+        allow: A glob of names that may hold NaN or Inf. Defaults to that of the run.
         optimizer: One or several whose steps count. Defaults to all that update these parameters.
         run: The run to record into. Defaults to the open one.
 
@@ -395,6 +417,7 @@ def watch(
         inputs=inputs,
         grads=grads,
         on_nonfinite=on_nonfinite,
+        allow=allow,
         optimizer=optimizer,
     )
 
