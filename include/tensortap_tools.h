@@ -618,6 +618,13 @@ void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event
 /* Returns what was not found before: a rule finds the same place once. */
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err);
 
+/* The losses of a training that is running, judged as by the rule loss-spike. */
+typedef struct tt_spikes tt_spikes;
+tt_spikes *tt_spikes_create(void); /* NULL: out of memory */
+void tt_spikes_free(tt_spikes *spikes);
+/* Adds a loss.  Has it jumped, more than any before? */
+bool tt_spikes_see(tt_spikes *spikes, double loss, int64_t step);
+
 /* ---- black boxes: blackbox/stepN/rankN.safetensors in a run's folder ------- */
 
 typedef struct tt_blackboxes {

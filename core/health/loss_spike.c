@@ -3,6 +3,7 @@
 #include "health/rule.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 TT_RULE(
     loss_spike, "loss-spike", WARNING, /* looks at */ "a loss",
@@ -22,6 +23,35 @@ static bool has_jumped(const tt_course *course)
     return course->points >= 2 * TT_COURSE_WARM && course->jump.by >= SPREADS &&
            rise >= (TIMES - 1) * fabs(course->jump.level) && tt_course_surprise(course) > SURPRISE;
 }
+
+/* ---- while a program runs ----------------------------------------------------- */
+
+struct tt_spikes {
+    tt_course course;
+};
+
+tt_spikes *tt_spikes_create(void)
+{
+    tt_spikes *spikes = calloc(1, sizeof *spikes);
+    if (spikes != NULL)
+        spikes->course = (tt_course){ .name = "loss", .tail = "loss", .kind = TT_COURSE_LOSS };
+    return spikes;
+}
+
+void tt_spikes_free(tt_spikes *spikes)
+{
+    free(spikes);
+}
+
+bool tt_spikes_see(tt_spikes *spikes, double loss, int64_t step)
+{
+    tt_course *course = &spikes->course;
+    double highest = course->jump.by;
+    tt_course_add(course, &(tt_sighting){ .step = step, .has_value = true, .value = loss });
+    return course->jump.by > highest && has_jumped(course);
+}
+
+/* ---- the rule ------------------------------------------------------------------- */
 
 /* The first activation that jumped and came back; NULL: none. */
 static const tt_course *find_inside(tt_case *c)

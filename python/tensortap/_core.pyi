@@ -392,6 +392,11 @@ class RunReader:
     ) -> list[tuple[int, str, str | None, bool, int, list[str]]]: ...
     def check(self, file: int, /) -> tuple[Any, ...]: ...
 
+class Spikes:
+    """The losses of a training, one after the other, and which of them jump."""
+
+    def see(self, loss: float, step: int, /) -> bool: ...
+
 class Watch(_Consumer):
     gradients: bool
     has_run: bool  # in training; may be set back

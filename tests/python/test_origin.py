@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from commands import tensortap
 from torch import nn
 
 import tensortap as tt
+from tensortap import _core
 from tensortap.blackbox import file as box_file
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(4, 3)
@@ -273,6 +275,37 @@ def test_gradients_that_were_read_together_claim_no_order(tmp_path: Path) -> Non
     assert found["together"] == 4  # all but those of the last layer
     said = tensortap("nan", "run", folder=tmp_path).stdout
     assert "among 4 gradients that were read together" in said
+
+
+# ---- spikes
+
+
+def heavy_tail(steps: int, spike: int | None = None) -> list[float]:
+    """Return losses whose noise has a heavy tail; *spike*: one is a million times too large."""
+    rng = random.Random(7)
+    losses = [
+        2.0 * math.exp(-step / 8000) + 0.05 * rng.paretovariate(1.6) + 0.1 * rng.random()
+        for step in range(steps)
+    ]
+    if spike is not None:
+        losses[spike] *= 1e6
+    return losses
+
+
+@pytest.mark.parametrize("spike", [None, 20_000])
+def test_a_spike_is_the_same_for_health_and_the_black_box(
+    tmp_path: Path, spike: int | None
+) -> None:
+    losses = heavy_tail(30_000, spike)
+    spikes = _core.Spikes()
+    jumped = [step for step, loss in enumerate(losses) if spikes.see(loss, step)]
+    with tt.record(tmp_path / "run") as run:
+        for loss in losses:
+            run.log("loss", loss)
+            run.step()
+    found = [one for one in tt.health(tmp_path / "run") if one.rule == "loss-spike"]
+    assert jumped == ([] if spike is None else [spike])
+    assert [one.first_step for one in found] == jumped
 
 
 def test_the_page_says_what_fed_it_in_the_words_of_nan(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ struct tt_buf; /* of tensortap_tools.h */
     X(runs_reader)          \
     X(runs_watch)           \
     X(runs_gradient_hook)   \
+    X(runs_spikes)          \
     X(spy_file_saver)       \
     X(spy_call_log)         \
     X(lines_watch)          \
