@@ -315,9 +315,14 @@ typedef struct tt_latest {
 typedef struct tt_totals {
     int64_t bytes, points, dropped_events, damaged_bytes;
     int64_t first_step, last_step; /* 0, -1: none */
-    const char *stopped;           /* as that of tt_run_file, of the first that has it */
+    const char *stopped;           /* as that of tt_run_file, of tt_run_stopped_first */
 } tt_totals;
 tt_totals tt_run_totals(const tt_run *run);
+/* Appends "rank 3", "ranks 0, 2 to 5"; ranks in order. */
+tt_status tt_ranks_append(const int32_t *ranks, size_t count, tt_buf *out);
+/* Appends how the ranks of a job of several ended, a line each: the exception that was first, ranks that were killed, that
+ * lost contact, that have no file or are late.  is_live: does a process hold this file? */
+tt_status tt_run_ending(const tt_run *run, bool (*is_live)(const char *path), tt_buf *out);
 /* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
  * Is this so much more than the run that it has to be read in smaller pieces? */
 bool tt_run_outgrows(const tt_run *run, int64_t bytes);

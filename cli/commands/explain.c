@@ -64,10 +64,18 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
         (void)tt_buf_printf(&p->line, " (%d rules)",
                             (int)findings->rules - (int)findings->unchecked_count);
     put(p);
-    if (totals.stopped != NULL) {
+    tt_buf ending = { 0 };
+    if (tt_overview_ending(run, &ending) == TT_OK && ending.len > 0) {
+        for (char *rest = NULL, *line = strtok_r(ending.data, "\n", &rest); line != NULL;
+             line = strtok_r(NULL, "\n", &rest)) {
+            (void)tt_buf_text(&p->line, line);
+            put(p);
+        }
+    } else if (totals.stopped != NULL) {
         (void)tt_buf_printf(&p->line, "the program was %s", totals.stopped);
         put(p);
     }
+    tt_buf_free(&ending);
     if (totals.damaged_bytes > 0) {
         (void)tt_buf_printf(&p->line, "%" PRId64 " bytes cannot be read", totals.damaged_bytes);
         put(p);

@@ -28,6 +28,7 @@ static void print_text(const tt_call *call, const tt_findings *findings)
     else if (findings->unread > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
                       tt_screen_count(findings->unread));
+    (void)tt_overview_print_ending(call->runs[0]);
     (void)tt_findings_print(findings, SIZE_MAX, true);
     if (findings->left_out != NULL)
         tt_screen_say(TT_MOOD_FAINT, "%s\n", findings->left_out);

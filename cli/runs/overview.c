@@ -198,15 +198,23 @@ int32_t tt_overview_rank(const tt_run *run, int32_t file)
 
 const char *tt_overview_ranks(const tt_run *run)
 {
-    int32_t count = tt_overview_rank_count(run), files = tt_run_file_count(run);
-    int first = tt_overview_file(run, 0).rank, last = tt_overview_file(run, files - 1).rank;
-    if (count > 2 && last - first == count - 1)
-        return tt_screen_text("ranks %d to %d", first, last);
-    const char *text = tt_screen_text("rank%s %d", count > 1 ? "s" : "", first);
-    for (int32_t f = 1; f < files && strlen(text) < 140; f++)
+    int32_t files = tt_run_file_count(run), count = 0;
+    int32_t *ranks = malloc((size_t)(files > 0 ? files : 1) * sizeof *ranks); /* owned */
+    tt_buf text = { 0 };
+    for (int32_t f = 0; ranks != NULL && f < files; f++)
         if (starts_rank(run, f))
-            text = tt_screen_text("%s, %d", text, (int)tt_overview_file(run, f).rank);
-    return text;
+            ranks[count++] = tt_overview_file(run, f).rank;
+    if (ranks != NULL)
+        (void)tt_ranks_append(ranks, (size_t)count, &text);
+    const char *shown = tt_screen_text("%.140s", text.len > 0 ? text.data : "");
+    tt_buf_free(&text);
+    free(ranks);
+    return shown;
+}
+
+tt_status tt_overview_ending(const tt_run *run, tt_buf *out)
+{
+    return tt_run_ending(run, is_locked, out);
 }
 
 const char *tt_overview_state_text(tt_state state)
@@ -254,6 +262,18 @@ static int print_line(tt_mood mood, const char *untrusted)
     return 1;
 }
 
+int tt_overview_print_ending(const tt_run *run)
+{
+    tt_buf ending = { 0 };
+    int lines = 0;
+    if (tt_overview_ending(run, &ending) == TT_OK && ending.len > 0)
+        for (char *rest = NULL, *line = strtok_r(ending.data, "\n", &rest); line != NULL;
+             line = strtok_r(NULL, "\n", &rest))
+            lines += print_line(TT_MOOD_REMARK, line);
+    tt_buf_free(&ending);
+    return lines;
+}
+
 int tt_overview_print(const char *path, const tt_run *run)
 {
     const tt_totals totals = tt_run_totals(run);
@@ -270,7 +290,9 @@ int tt_overview_print(const char *path, const tt_run *run)
         printf("  %s", tt_overview_ranks(run));
     putchar('\n');
     int lines = 1 + (totals.damaged_bytes > 0) + (totals.dropped_events > 0);
-    if (state == TT_STATE_STOPPED)
+    int ended = tt_overview_print_ending(run);
+    lines += ended;
+    if (ended == 0 && state == TT_STATE_STOPPED)
         lines += print_line(TT_MOOD_REMARK, totals.stopped);
     if (totals.damaged_bytes > 0)
         tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more\n",

@@ -100,7 +100,7 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
         leave_asked_for(found, options);
         for (int32_t i = 0; i < (*seen)->count; i++)
             found->unread += (*seen)->files[i].unread;
-        st = tt_fail_plain(err, tt_findings_judge(found));
+        st = tt_fail_plain(err, tt_findings_judge(found, tt_run_totals(run).stopped));
     }
     if (st == TT_OK && first.masked > 0) {
         tt_buf text = { 0 };

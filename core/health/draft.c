@@ -401,9 +401,10 @@ const char *tt_findings_keep(tt_findings *findings, const char *text)
     return tt_arena_text(&((tt_draft *)findings)->texts, text, strlen(text));
 }
 
-tt_status tt_findings_judge(tt_findings *findings)
+tt_status tt_findings_judge(tt_findings *findings, const char *stopped)
 {
     tt_draft *draft = (tt_draft *)findings;
+    draft->seen.stopped = stopped;
     tt_buf text = { 0 };
     tt_status st = tt_verdict_make(findings, &draft->seen, &text);
     const char *verdict = st == TT_OK ? tt_findings_keep(findings, text.data) : NULL;

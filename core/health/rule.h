@@ -126,8 +126,9 @@ bool tt_course_is_bias(const tt_course *course);
 /* The largest learning rate at a step; NaN: there is none. */
 double tt_case_rate(const tt_case *c, int64_t step);
 
-/* Says what the findings that were asked for come to: sets verdict and is_healthy. */
-tt_status tt_findings_judge(tt_findings *findings);
+/* Says what the findings that were asked for come to: sets verdict and is_healthy.  stopped: the exception that ended
+ * the program; NULL: none. */
+tt_status tt_findings_judge(tt_findings *findings, const char *stopped);
 /* Runs all rules over the files of a run.  origin: its first NaN or Inf; NULL: it is being written.
  * good, usual: a good run, and what was found in it; or NULL. */
 tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,

@@ -62,7 +62,6 @@ tt_seen tt_seen_of(const tt_history *files, int32_t count)
             first = course->first_step < first ? course->first_step : first;
             last = course->last_step > last ? course->last_step : last;
         }
-        seen.stopped = seen.stopped != NULL ? seen.stopped : files[i].stopped;
         seen.unread = seen.unread != NULL ? seen.unread : files[i].unread_note;
     }
     seen.steps = last >= first ? last - first + 1 : 0;

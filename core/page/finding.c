@@ -182,15 +182,30 @@ static tt_status put_health(const writer *w)
 
 /* ---- the run itself --------------------------------------------------------------- */
 
+static bool is_any(const char *path)
+{
+    (void)path;
+    return true;
+}
+
 static void put_state(const writer *w)
 {
     const tt_totals totals = tt_run_totals(w->page->run);
     const char *stopped = totals.stopped;
-    if (stopped != NULL)
+    bool is_live = w->page->state != NULL && strcmp(w->page->state, "live") == 0;
+    tt_buf ending = { 0 };
+    (void)tt_run_ending(w->page->run, is_live ? is_any : NULL, &ending);
+    if (ending.len > 0) {
+        for (char *rest = NULL, *line = strtok_r(ending.data, "\n", &rest); line != NULL;
+             line = strtok_r(NULL, "\n", &rest))
+            put_plain(w, line == ending.data && stopped != NULL ? ALARM : REMARK, NULL, "%c%.500s.",
+                      toupper((unsigned char)*line), line + 1);
+    } else if (stopped != NULL)
         put_plain(w, ALARM, NULL, "The program was %.500s", stopped);
     else if (w->page->state != NULL && strcmp(w->page->state, "crashed") == 0)
         put_plain(w, REMARK, "At most the last half second is missing.",
                   "The program ended without closing the run: it was killed, or it crashed.");
+    tt_buf_free(&ending);
     if (totals.damaged_bytes > 0)
         put_plain(w, REMARK, "tensortap check --repair copies what can be read.",
                   "%" PRId64 " bytes of the run are damaged and left out.", totals.damaged_bytes);

@@ -308,6 +308,46 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
     return TT_OK;
 }
 
+bool tt_stop_is_consequence(const char *stopped)
+{
+    static const char *const signs[] = {
+        "closed by peer",   "reset by peer",    "roken pipe",     "imed out", "imeout",           "NCCL",
+        "DistBackendError", "DistNetworkError", "DistStoreError", "gloo",     "onnection refused"
+    };
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strstr(stopped, signs[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* The step in which an exception ended the program. */
+static int64_t stop_step(const tt_tap *tap)
+{
+    for (int32_t i = tap->note_count; i-- > 0;)
+        if (tap->notes[i].text == tap->stopped)
+            return tap->notes[i].step;
+    return INT64_MAX;
+}
+
+int32_t tt_run_stopped_first(const tt_run *run)
+{
+    int32_t first = -1;
+    tt_run_file file, best = { 0 };
+    for (int32_t f = 0; tt_run_file_get(run, f, &file) == TT_OK; f++) {
+        if (file.stopped == NULL)
+            continue;
+        bool is_consequence = tt_stop_is_consequence(file.stopped),
+             was_consequence = first >= 0 && tt_stop_is_consequence(best.stopped);
+        if (first < 0 ||
+            (is_consequence != was_consequence ? was_consequence
+                                               : stop_step(run->taps[f]) < stop_step(run->taps[first]))) {
+            first = f;
+            best = file;
+        }
+    }
+    return first;
+}
+
 tt_totals tt_run_totals(const tt_run *run)
 {
     tt_totals all = { 0 };
@@ -318,12 +358,13 @@ tt_totals tt_run_totals(const tt_run *run)
         all.points += file.points;
         all.dropped_events += file.dropped_events;
         all.damaged_bytes += file.damaged_bytes;
-        all.stopped = all.stopped != NULL ? all.stopped : file.stopped;
         if (file.last_step >= file.first_step)
             tt_span_add(&steps, file.first_step, file.last_step);
     }
     all.first_step = steps.first;
     all.last_step = steps.last;
+    if (tt_run_file_get(run, tt_run_stopped_first(run), &file) == TT_OK)
+        all.stopped = file.stopped;
     return all;
 }
 

@@ -62,6 +62,11 @@ struct tt_run {
     size_t cells_cap;
 };
 
+/* Does the exception only say that another rank is gone, or does not answer? */
+bool tt_stop_is_consequence(const char *stopped);
+/* The file of the rank whose exception was the first, as far as steps tell, and not the consequence of another's;
+ * -1: none raised. */
+int32_t tt_run_stopped_first(const tt_run *run);
 int32_t tt_run_module_count(const tt_run *run, int32_t file);
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);

@@ -1,0 +1,119 @@
+"""Of several ranks, the one that failed is named first, and those that only lost contact as such.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from commands import tensortap
+from ranks import run_ranks, said
+from torch import nn
+
+import tensortap as tt
+
+
+def train(rank: int, world: int, folder: str, how: str) -> None:
+    """Train on every rank; rank 1 fails at step 6."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with tt.record(folder, model=model) as run:
+        for step in range(10):
+            if rank == 1 and step == 6:
+                run.flush()
+                if how == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise ValueError("bad luck")
+            optimizer.zero_grad()
+            model(torch.ones(3, 2)).sum().backward()
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+            optimizer.step()
+
+
+@pytest.mark.parametrize("how", ["killed", "raised"])
+def test_the_rank_that_failed_comes_before_its_victims(tmp_path: Path, how: str) -> None:
+    run_ranks(2, train, str(tmp_path / "run"), how, timeout=20)
+    stopped = tt.open(tmp_path / "run").files[0].stopped
+    assert stopped is not None
+    assert stopped.startswith("stopped by ")  # gloo's own words
+    cause = (
+        "rank 1 was killed or crashed, the last step is 5"
+        if how == "killed"
+        else "rank 1 was stopped by ValueError: bad luck"
+    )
+    for command in ("show", "explain", "health"):
+        text = tensortap(command, "run", folder=tmp_path, COLUMNS="300").stdout
+        assert cause in text, command
+        assert "rank 0 lost contact: stopped by " in text
+        assert text.index(cause) < text.index("rank 0 lost contact")
+    if how == "raised":
+        verdict = tt.health(tmp_path / "run", ignore=["repeated-batch"]).verdict
+        assert "the program was stopped by ValueError: bad luck" in verdict
+
+
+class Upside(nn.Module):
+    """Registers its layers in another order than it calls them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.first, self.middle = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+        self.where = ""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.middle(self.first(x))
+        if self.where == "backward":
+            y.register_hook(lambda gradient: gradient * torch.nan)
+        z = self.last(y)
+        return z * torch.nan if self.where == "forward" else z
+
+
+def train_together(rank: int, world: int, folder: str, where: str) -> None:
+    """Train with DDP; rank 1 has a NaN at step 3."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(Upside())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with tt.record(folder, model=model):
+        for step in range(5):
+            model.module.where = where if rank == 1 and step == 3 else ""
+            optimizer.zero_grad()
+            model(torch.ones(3, 2)).sum().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_gradients_that_all_ranks_share_come_after_what_one_rank_did(
+    tmp_path: Path, where: str
+) -> None:
+    said(run_ranks(2, train_together, str(tmp_path / "run"), where))
+    found = tt.first_nonfinite(tmp_path / "run")
+    assert found is not None
+    (finding,) = tt.health(tmp_path / "run", select=["nonfinite"])
+    assert finding.sites == (found.name,)
+    assert (finding.first_step, finding.rank) == (3, found.rank)
+    wanted = ("activation/(root)", 1) if where == "forward" else ("gradient/middle.bias", 0)
+    assert (found.name, found.rank) == wanted
+
+
+def test_a_missing_and_a_late_rank_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    for rank in (0, 1, 2, 4, 7):
+        monkeypatch.setenv("RANK", str(rank))
+        with tt.record(tmp_path / "run") as run:
+            for _ in range(20 if rank == 2 else 100):
+                run.log("loss", 0.5)
+                run.step()
+    text = tensortap("show", "run", folder=tmp_path, COLUMNS="200").stdout
+    assert "ranks 3, 5, 6 have no file; the job had 8 ranks" in text
+    assert "rank 2 is late: the last step is 19, of others 99" in text
+    assert "ranks 0 to 2, 4, 7" in text
