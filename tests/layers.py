@@ -63,9 +63,9 @@ FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
 PACKAGES = {
     "analysis": set(),
     "models": {"devices", "files"},
-    "display": set(),
+    "display": {"files"},
     "files": set(),
-    "devices": set(),
+    "devices": {"files"},
     "findings": {"models", "display"},
     "blackbox": {"models", "files"},
     "runs": {"models", "display", "files", "devices", "findings", "blackbox"},

@@ -185,3 +185,44 @@ def test_200_forks_under_a_saturated_writer_are_followed(tmp_path: Path) -> None
     read = tt.open(tmp_path / "run")
     assert sorted(read.series("child")[1]) == list(range(200))
     assert read.check()
+
+
+def test_no_child_hangs_that_is_forked_while_another_thread_trains(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    said = finish(
+        """
+        import os, signal, threading, time, torch, tensortap as tt
+        torch.set_num_threads(1)
+        model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(20)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        hung, ended, left = [], [], threading.Semaphore(400)
+        def fork():
+            while left.acquire(blocking=False):
+                pid = os.fork()
+                if pid == 0:
+                    os._exit(0)
+                end = time.monotonic() + 20
+                while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    if time.monotonic() > end:
+                        hung.append(pid)
+                        os.kill(pid, signal.SIGKILL)
+                        os.waitpid(pid, 0)
+                        break
+                    time.sleep(0.001)
+                ended.append(pid)
+        with tt.record("run", model=model, every=1):
+            threads = [threading.Thread(target=fork) for _ in range(4)]
+            for thread in threads: thread.start()
+            while any(thread.is_alive() for thread in threads) and not hung:
+                model(torch.ones(2, 4)).sum().backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+            while left.acquire(blocking=False): pass  # one that hangs says enough
+            for thread in threads: thread.join()
+        print(len(hung), len(ended))
+        """,
+        tmp_path,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.split() == ["0", "400"]

@@ -17,13 +17,13 @@ import functools
 import importlib.util
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensortap import _core
 from tensortap.devices.event import Event
 from tensortap.devices.ring import KINDS, Layout, Result, Ring
+from tensortap.files.locks import make_lock
 
 SLOTS = 8  # of the ring for each site: with 16 words each, 1 kB
 MOST_WAITING = 1 << 16  # statistics that nobody has fetched
@@ -99,7 +99,7 @@ class Batch:
         self._copies: dict[Any, Copies] = {}
         self._number = 0
         self._held: list[tuple[int, Any, Any, Layout]] | None = None
-        self._lock = threading.RLock()
+        self._lock = make_lock()
 
     def __len__(self) -> int:
         return sum(len(one) for one in self._all())

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from pathlib import Path
 
-_graphviz_lock = threading.Lock()  # Graphviz has global state
+from tensortap.files.locks import make_lock
+
+_graphviz_lock = make_lock()  # Graphviz has global state
 
 
 class GraphvizError(Exception):

@@ -9,10 +9,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from tensortap.files.locks import make_lock
 from tensortap.models.unseen import unseen
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -31,7 +31,7 @@ class Listener:
         """Look at it after it has stepped."""
 
 
-_lock = threading.Lock()
+_lock = make_lock()
 _listeners: tuple[Listener, ...] = ()  # replaced, never changed: a thread may be reading it
 _has_hooks = False
 

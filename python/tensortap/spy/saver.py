@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import weakref
 from collections import defaultdict
 from contextvars import ContextVar
@@ -22,6 +21,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tensortap import _core
+from tensortap.files.locks import make_lock
 from tensortap.models.unseen import hidden
 from tensortap.spy.compiled import traced_save
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
@@ -45,8 +45,7 @@ FORMATS = ("pt", "npy", "safetensors", "run")
 
 _entered: ContextVar[tuple[DebugContext, ...]] = _core._spy_entered  # the innermost last
 _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
-_counting = threading.Lock()
-os.register_at_fork(after_in_child=_counting._at_fork_reinit)  # type: ignore[attr-defined]
+_counting = make_lock()
 
 
 class TensorSaver(BaseDebugger):

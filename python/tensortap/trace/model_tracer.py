@@ -10,7 +10,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self
@@ -20,6 +19,7 @@ import torch
 
 from tensortap import _core
 from tensortap.display import session
+from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
@@ -119,7 +119,7 @@ class ModelTracer:
         self.rank, self._world = place()
         self._engine: _core.PathTracer | None = None
         self._counts = (0, 0, 0)
-        self._gathering = threading.RLock()  # one thread at a time
+        self._gathering = make_lock()  # one thread at a time
 
     # ---- what users ask for
 
