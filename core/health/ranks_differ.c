@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
-TT_RULE(ranks_differ, "ranks-differ", ERROR, /* looks at */ "parameter/* of several ranks",
+TT_RULE(ranks_differ, "ranks-differ", ERROR, /* looks at */ "parameter/* that several ranks have whole",
         "Parameters that began equal on all ranks have become different.",
         /* what to do */
         "wrap the model in DistributedDataParallel before training, and do nothing to it on one "
@@ -20,6 +20,7 @@ static void find(tt_case *c)
 {
     int64_t first = 0, last = 0;
     int32_t rank = -1;
+    bool is_compared = c->history_count == 1; /* with nothing, and nobody misses it */
     for (int32_t i = 1; tt_case_is_first(c) && i < c->history_count; i++) {
         const tt_history *other = &c->histories[i];
         if (other->rank == c->history->rank)
@@ -29,6 +30,7 @@ static void find(tt_case *c)
             if (twin == NULL || (rank >= 0 && rank != other->rank) || is_sharded(c->history, course) ||
                 is_sharded(other, twin))
                 continue;
+            is_compared = true;
             bool began_equal =
                 course->first_step == twin->first_step && course->first_mark == twin->first_mark;
             bool is_later =
@@ -41,7 +43,7 @@ static void find(tt_case *c)
             tt_case_add(c, course);
         }
     }
-    c->has_data = c->has_data || c->history_count == 1;
+    c->has_data = is_compared;
     tt_case_number(c, "rank", rank);
     tt_case_steps(c, first, last);
     tt_case_say(c, TT_SEVERITY_ERROR, "%s: equal on ranks %d and %d at step %lld, different at step %lld",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"
 MOST_NAMED = 6  # parameters in a note
-REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD = 1, 2, 4  # tt_state_bit of core/health/course.h
+REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD, IS_SHARDED = 1, 2, 4, 8  # tt_state_bit of core/health
 #: Notes about parameters that no optimizer has: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
 ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
@@ -204,9 +204,12 @@ class Steps(optimizers.Listener):
         return found if known else []
 
     def _record_states(self, states: list[tuple[str, int]]) -> None:
-        if self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
+        if self.recorder.closed:
             return
+        is_all = getattr(self.recorder, "only", "*") == "*"
         for name, state in states:
+            if not is_all and not state & IS_SHARDED:  # ... which is never compared over ranks
+                continue
             state |= self._states.get(name, 0) & HAS_GRAD  # gradients are dropped between steps
             if self._states.get(name) != state:
                 self._states[name] = state

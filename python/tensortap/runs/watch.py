@@ -12,7 +12,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -23,11 +22,12 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
+from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.models.probes import what_hides_modules
 from tensortap.models.unseen import unseen
 from tensortap.runs import process, program
-from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
+from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, IS_SHARDED, REQUIRES_GRAD, Steps
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,7 @@ class NonFiniteError(ArithmeticError):
         return type(self), (self.name, self.step, self.call, *counts)
 
 
-_hooks_lock = threading.Lock()
+_hooks_lock = make_lock()
 
 
 class Hook:
@@ -176,7 +176,9 @@ class Watched:
         parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
-        self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
+        wrappers = {type(module).__name__ for module in model.modules()}
+        self._is_ddp = "DistributedDataParallel" in wrappers
+        self._is_fsdp = "FullyShardedDataParallel" in wrappers  # its parts are plain tensors
         self.names = [name for name, _, _ in parameters]
         self.batch = statistics.Batch(sites=sum(1 for _ in model.modules()) + 2 * len(parameters))
         self._refs: list[ref[Any] | None] = []  # of the parameters
@@ -247,11 +249,15 @@ class Watched:
         return next(new, error)
 
     def note(self, all_of_them: bool = True) -> None:
-        """Look at every gradient when it is accumulated, or only notice that they were."""
+        """Look at every gradient when it is accumulated, or only notice that they were.
+
+        Whether a DTensor has changed since is not counted: a few elements of each are kept.
+        """
         self.core.notes = all_of_them
         self.core.reduced = self._is_reduced()
+        needs_all = all_of_them or self._has_dtensors()
         for i, hook in enumerate(self._hooks):
-            if i == 0 or all_of_them:
+            if i == 0 or needs_all:
                 hook.put(self)
             else:
                 hook.remove()
@@ -260,8 +266,16 @@ class Watched:
         """Return whether gradients are averaged over ranks in place once they are accumulated."""
         if self._is_ddp or program.rank_and_size()[1] == 1:
             return self._is_ddp
+        return not self._has_dtensors()  # FSDP did so before
+
+    def _has_dtensors(self) -> bool:
         parameters = (known() for known in self._refs if known is not None)
-        return not any(hasattr(one, "_local_tensor") for one in parameters)  # FSDP did so before
+        return any(hasattr(one, "_local_tensor") for one in parameters)
+
+    def _is_sharded(self, parameter: Any) -> bool:
+        """Return whether this rank may have only a part of it; a DTensor counts as one."""
+        is_split = self._is_fsdp or hasattr(parameter, "_local_tensor")
+        return is_split and program.rank_and_size()[1] > 1
 
     def end_step(self) -> None:
         """Take in what belongs to the step and has not been recorded yet."""
@@ -278,6 +292,7 @@ class Watched:
             state = REQUIRES_GRAD if parameter.requires_grad else 0
             state |= IS_OPTIMIZED if at in held else 0
             state |= HAS_GRAD if parameter.grad is not None else 0
+            state |= IS_SHARDED if self._is_sharded(parameter) else 0
             found.append((name, state))
         return found
 
