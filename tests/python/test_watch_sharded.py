@@ -12,6 +12,8 @@ from programs import forked
 
 torch = pytest.importorskip("torch")
 
+from ranks import run_ranks as run_functions  # noqa: E402
+from ranks import said as said_by  # noqa: E402
 from versions import needs_sharding_on_cpu  # noqa: E402
 
 import tensortap as tt  # noqa: E402
@@ -159,3 +161,120 @@ def test_a_parameter_that_is_freed_between_steps_is_passed_over(tmp_path: Path) 
         whole.untyped_storage().resize_(32 * 4)
         whole.copy_(kept)
     assert len(tt.open(tmp_path / "run").stats("parameter/weight")) in (1, 2)
+
+
+# ---- what is said of parts
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Net(torch.nn.Module):
+    """Five classes: the last rank of four has no row of the head, and two classes never occur."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.block, self.head = torch.nn.Linear(8, 16), Block(), torch.nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.block(self.embed(x)))
+
+
+def spread(model: Net, way: str, world: int) -> None:
+    """Spread the parameters over the ranks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    names = {"fsdp": ("dp",), "hsdp": ("copies", "dp"), "fsdp x tp": ("dp", "tp"), "sp": ("tp",)}
+    shape = (2, world // 2) if len(names[way]) == 2 else (world,)
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names[way])
+    if way == "fsdp x tp":
+        parts = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        parallelize_module(model.block, mesh["tp"], parts)
+    if way == "sp":
+        parts = {
+            "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+            "block.norm": SequenceParallel(),
+            "block.up": ColwiseParallel(input_layouts=Shard(1)),
+            "block.down": RowwiseParallel(output_layouts=Shard(1)),
+            "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+        }
+        parallelize_module(model, mesh, parts)
+        return
+    mesh = mesh["dp"] if way == "fsdp x tp" else mesh
+    fully_shard(model.block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def train_spread(
+    rank: int, world: int, folder: str, way: str, first_clipped: int | None, steps: int
+) -> list[float]:
+    """Train; return the norms that clip_grad_norm_ returned."""
+    torch.manual_seed(0)
+    model, norms = Net(), []
+    spread(model, way, world)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    torch.manual_seed(1 + (0 if way == "sp" else rank // (world // 2) if way[-1] == "p" else rank))
+    with tt.record(folder, model=model):
+        for step in range(steps):
+            x = torch.randn(4, 6, 8)
+            loss = torch.nn.functional.cross_entropy(
+                model(x).flatten(0, 1) * 10, (x.sum(-1) > 0).long().flatten()
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            if first_clipped is not None and step >= first_clipped:
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+                norms.append(float(norm.full_tensor()))
+            optimizer.step()
+    return norms
+
+
+@needs_sharding_on_cpu
+@pytest.mark.parametrize(
+    ("way", "world"), [("fsdp", 2), ("fsdp", 4), ("hsdp", 4), ("fsdp x tp", 4), ("sp", 2)]
+)
+def test_a_healthy_model_that_is_spread_over_ranks_is_healthy(
+    tmp_path: Path, way: str, world: int
+) -> None:
+    said_by(run_functions(world, train_spread, str(tmp_path / "run"), way, None, 40))
+    findings = tt.health(tmp_path / "run")
+    assert [str(one) for one in findings] == []
+
+
+@needs_sharding_on_cpu
+@pytest.mark.parametrize(("way", "world"), [("fsdp", 2), ("hsdp", 4)])
+def test_gradients_of_parts_are_those_before_clipping(
+    tmp_path: Path, way: str, world: int
+) -> None:
+    norms = said_by(run_functions(world, train_spread, str(tmp_path / "run"), way, 0, 6))[0]
+    run = tt.open(tmp_path / "run")
+    assert run.names("gradient_norm*") == ["gradient_norm"]
+    parts = [run.series("gradient_norm", rank=rank)[1] for rank in range(2)]
+    for ours, theirs in zip(zip(*parts, strict=True), norms, strict=True):
+        assert math.hypot(*ours) == pytest.approx(theirs, rel=1e-5)
+
+
+@needs_sharding_on_cpu
+@pytest.mark.parametrize("way", ["fsdp", "sp"])
+def test_the_norm_of_parts_that_were_clipped_unexpectedly_says_so(tmp_path: Path, way: str) -> None:
+    said_by(run_functions(2, train_spread, str(tmp_path / "run"), way, 3, 6))
+    run = tt.open(tmp_path / "run")
+    for rank in range(2):
+        assert run.series("gradient_norm", rank=rank)[0].tolist() == [0, 1, 2, 4, 5]
+        assert run.series("gradient_norm (clipped)", rank=rank)[0].tolist() == [3]
+        assert min(run.series("gradient_norm", rank=rank)[1]) > 0.01

@@ -7,6 +7,7 @@
  * when its gradient has been accumulated: it notes those that are not finite, because GradScaler may
  * skip the step, and then nobody else will ever see them.  It changes nothing.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
 #include "runs/watch.h"
 #include "tensortap_tools.h"
 
@@ -21,12 +22,53 @@ typedef struct gradient_hook {
     Py_ssize_t index;  /* of the parameter; of backward_ended: -1 until it was called once */
 } gradient_hook;
 
-/* -1: nobody counts */
-static int64_t version_of(const runs_watch *self, PyObject *tensor)
+/* The gradient of a parameter, as far as this rank has it. */
+typedef struct held_gradient {
+    PyObject *tensor; /* owned; NULL: there is none */
+    bool is_local;    /* it is the local part of a DTensor */
+} held_gradient;
+
+static held_gradient gradient_of(const runs_watch *self, PyObject *parameter)
+{
+    PyObject *whole = tensor_torch_grad(&self->state->torch, parameter); /* owned */
+    held_gradient found = { 0 };
+    if (whole != NULL)
+        found.tensor = tensor_torch_local(&self->state->torch, whole);
+    found.is_local = found.tensor != whole;
+    Py_XDECREF(whole);
+    return found;
+}
+
+/* Hashes a few elements, evenly over the tensor; -1: they cannot be read here. */
+static int64_t sample_mark(const runs_watch *self, PyObject *tensor)
+{
+    enum { ELEMENTS = 64 };
+    tensor_view view;
+    if (self->state->is_device_forced || tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
+        return -1;
+    const tt_tensor *t = &view.tensor;
+    size_t size = tt_dtype_size(t->dtype);
+    int64_t apart = t->count > ELEMENTS ? t->count / ELEMENTS : 1;
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < t->count && tt_tensor_is_contiguous(t); i += apart) {
+        uint64_t bits = 0;
+        memcpy(&bits, (const char *)t->data + (size_t)i * size, size < sizeof bits ? size : sizeof bits);
+        hash = base_hash_mix(hash, bits);
+    }
+    tensor_view_close(&view);
+    return (int64_t)(hash >> 1);
+}
+
+/* A number that changes when the gradient does; -1: nobody counts.  Operators on DTensors change the
+ * local part without counting it as a new version. */
+static int64_t version_of(const runs_watch *self, const held_gradient *gradient)
 {
     uint32_t version;
-    return tensor_version_read(&self->state->torch, tensor, VERSION_GUARDED, &version) ? (int64_t)version
-                                                                                       : -1;
+    if (gradient->is_local)
+        return sample_mark(self, gradient->tensor);
+    return tensor_version_read(&self->state->torch, gradient->tensor, VERSION_GUARDED, &version)
+               ? (int64_t)version
+               : -1;
 }
 
 /* Statistics without recording; false: they cannot be had here. */
@@ -49,20 +91,20 @@ static int32_t gradient_site(runs_watch *self, runs_watch_parameter *parameter)
 
 static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
 {
-    PyObject *gradient = tensor_torch_grad(&self->state->torch, tensor); /* owned */
-    if (gradient == NULL)
+    held_gradient gradient = gradient_of(self, tensor); /* owned */
+    if (gradient.tensor == NULL)
         return;
     parameter->is_arrived = true;
-    parameter->version = version_of(self, gradient);
+    parameter->version = version_of(self, &gradient);
     if (self->recorder->rec == NULL) { /* asked last: torch lets other threads run meanwhile */
-        Py_DECREF(gradient);
+        Py_DECREF(gradient.tensor);
         return;
     }
     if (self->norm_site < 0)
         (void)tt_recorder_site(self->recorder->rec, "gradient_norm", &self->norm_site, NULL);
     bool is_recorded = runs_watch_products(self, gradient_site(self, parameter)) != 0;
     bool is_wanted = is_recorded || runs_watch_products(self, self->norm_site) != 0;
-    parameter->has_stats = is_wanted && self->notes && peek(self, gradient, &parameter->noted);
+    parameter->has_stats = is_wanted && self->notes && peek(self, gradient.tensor, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
         bool is_noted = self->notes && !runs_watch_is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
@@ -71,19 +113,21 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
         parameter->is_noted = is_noted;
         parameter->is_fresh = true;
     }
-    Py_DECREF(gradient);
+    Py_DECREF(gradient.tensor);
 }
 
 static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
 {
     PyObject *tensor = calls_parameter_get(self->state, &parameter->base); /* owned */
-    PyObject *gradient =
-        tensor != NULL ? tensor_torch_grad(&self->state->torch, tensor) : NULL; /* owned */
+    held_gradient gradient = { 0 };                                                /* owned */
+    if (tensor != NULL)
+        gradient = gradient_of(self, tensor);
     tt_stats stats;
-    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
+    bool is_same = gradient.tensor != NULL && version_of(self, &gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
-        is_same = peek(self, gradient, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
-    Py_XDECREF(gradient);
+        is_same =
+            peek(self, gradient.tensor, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+    Py_XDECREF(gradient.tensor);
     Py_XDECREF(tensor);
     return is_same;
 }
@@ -331,6 +375,23 @@ void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site
     first->parameter = parameter;
 }
 
+/* Was it changed since it was accumulated? */
+static bool was_changed(const runs_watch *self, const runs_watch_parameter *parameter,
+                        tensor_looks *looks, const held_gradient *gradient)
+{
+    if (gradient->tensor == NULL || !parameter->is_arrived)
+        return false;
+    if (version_of(self, gradient) != parameter->version)
+        return true;
+    if (!gradient->is_local || !parameter->has_stats)
+        return false;
+    tensor_look *look = tensor_look_at(looks, gradient->tensor); /* the sample may have missed it */
+    bool is_other = look != NULL && look->why == VIEW_OK &&
+                    memcmp(tensor_look_stats(look), &parameter->noted, sizeof parameter->noted) != 0;
+    tensor_looks_clear(looks); /* recording the parameter may wait: then the view must be closed */
+    return is_other;
+}
+
 static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
 {
     norm *total = context;
@@ -338,16 +399,15 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     runs_watch_parameter *parameter = at;
     tensor_looks looks = { .torch = &self->state->torch };
     calls_observation seen = { .state = self->state, .looks = &looks };
-    PyObject *gradient = NULL; /* owned */
+    held_gradient gradient = { 0 }; /* owned */
     runs_watch_tag tag = { .phase = TT_PHASE_TRAIN };
     tt_stats stats;
     int result = 0;
     if (tensor == NULL)
         goto out;
     if (self->has_gradients)
-        gradient = tensor_torch_grad(looks.torch, tensor);
-    bool is_changed =
-        gradient != NULL && parameter->is_arrived && version_of(self, gradient) != parameter->version;
+        gradient = gradient_of(self, tensor);
+    bool is_changed = was_changed(self, parameter, &looks, &gradient);
     if (parameter->site < 0)
         parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
@@ -355,13 +415,13 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
         self->first->reads = parameter->site;
     seen.tensor = tensor;
     result = runs_watch_record(self, &seen, &tag, NULL);
-    if (result >= 0 && gradient != NULL) {
+    if (result >= 0 && gradient.tensor != NULL) {
         tag.site = gradient_site(self, parameter);
         tag.is_for_norm = total->is_wanted;
-        if (is_changed && (result = record_arrived(self, parameter, &looks, gradient, &tag)) != 0) {
+        if (is_changed && (result = record_arrived(self, parameter, &looks, gradient.tensor, &tag)) != 0) {
             stats = parameter->noted;
         } else {
-            seen.tensor = gradient;
+            seen.tensor = gradient.tensor;
             result = runs_watch_record(self, &seen, &tag, &stats);
             self->is_clipped |=
                 is_changed && (tag.is_for_norm || runs_watch_products(self, tag.site) != 0);
@@ -371,7 +431,7 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
             norm_add(total, &stats);
     }
     if (result >= 0)
-        runs_watch_note_parameter(self, parameter, &looks, tensor, gradient);
+        runs_watch_note_parameter(self, parameter, &looks, tensor, gradient.tensor);
 out:
     tensor_looks_clear(&looks);
     parameter->is_arrived = parameter->has_stats = false;
@@ -380,7 +440,7 @@ out:
         parameter->is_noted = false;
         self->noted_count--;
     }
-    Py_XDECREF(gradient);
+    Py_XDECREF(gradient.tensor);
     return result < 0 ? -1 : 0;
 }
 

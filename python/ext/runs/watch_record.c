@@ -95,15 +95,6 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
     Py_XDECREF(result);
 }
 
-/* What this rank has of a DTensor: a new reference, or NULL. */
-static PyObject *local_part(PyObject *tensor)
-{
-    PyObject *local = PyObject_GetAttrString(tensor, "_local_tensor");
-    if (local == NULL)
-        PyErr_Clear();
-    return local;
-}
-
 /* Does what on_nonfinite asks for, if the statistics are there and say so.  1, or -1 with its exception. */
 static int end_record(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag, int64_t step,
                       tt_stats *out)
@@ -136,8 +127,10 @@ static int record_tensor(runs_watch *self, tensor_looks *looks, PyObject *tensor
     PyObject *local = NULL; /* owned */
     int result = 0;
     tensor_look *look = runs_recorder_look(self->recorder, looks, tensor, products);
-    if (look != NULL && look->why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL)
+    if (look != NULL && look->why == VIEW_DTENSOR) {
+        local = tensor_torch_local(looks->torch, tensor);
         look = runs_recorder_look(self->recorder, looks, local, products);
+    }
     if (look == NULL)
         goto out;
     tensor_view_result why =

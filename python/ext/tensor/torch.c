@@ -113,6 +113,17 @@ PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
     return gradient;
 }
 
+PyObject *tensor_torch_local(const tensor_torch *torch, PyObject *tensor)
+{
+    bool is_subclass = tensor_torch_is_tensor(torch, tensor) && !tensor_torch_is_plain(torch, tensor);
+    PyObject *local = is_subclass ? PyObject_GetAttrString(tensor, "_local_tensor") : NULL; /* owned */
+    if (local == NULL)
+        PyErr_Clear();
+    else if (!tensor_torch_is_tensor(torch, local))
+        Py_CLEAR(local);
+    return local != NULL ? local : Py_NewRef(tensor);
+}
+
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
 {
     Py_VISIT(torch->tensor);

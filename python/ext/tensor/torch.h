@@ -53,6 +53,8 @@ int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg);
 /* tensor.grad by torch's own C function, without the lookup: a new reference, or NULL without an
  * exception where there is none. */
 PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor);
+/* What this rank has of a DTensor; any other object itself.  A new reference. */
+PyObject *tensor_torch_local(const tensor_torch *torch, PyObject *tensor);
 
 /* Calls the C function behind a getset descriptor of TensorBase, without Python's checks: the caller
  * knows that it is a tensor.  New reference, or NULL with an exception. */
