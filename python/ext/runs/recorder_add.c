@@ -376,8 +376,13 @@ static PyObject *copy_from_device(PyObject *t)
 static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_event *event)
 {
     tensor_looks looks = { .torch = &self->state->torch };
-    PyObject *here = NULL; /* owned; a copy in our memory */
+    PyObject *here = NULL;  /* owned; a copy in our memory */
+    PyObject *local = NULL; /* owned; what this rank has of a DTensor */
     tensor_look *look = runs_recorder_look(self, &looks, t, products);
+    if (look != NULL && look->why == VIEW_DTENSOR) {
+        t = local = tensor_torch_local(looks.torch, t);
+        look = runs_recorder_look(self, &looks, t, products);
+    }
     bool is_away = look != NULL && tensor_torch_is_tensor(looks.torch, t) &&
                    (look->why == VIEW_DEVICE || (look->why == VIEW_OK && self->state->is_device_forced));
     int result = -1;
@@ -400,6 +405,7 @@ static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_ev
 out:
     tensor_looks_clear(&looks);
     Py_XDECREF(here);
+    Py_XDECREF(local);
     return result;
 }
 

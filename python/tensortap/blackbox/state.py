@@ -160,8 +160,15 @@ def _take_optimizer(optimizer: Any) -> State:
     return {
         "class": type(optimizer).__name__,
         "groups": numbers(optimizer),
-        "state": [optimizer.state.get(p) for p in held(optimizer)],
+        "state": [_local_state(optimizer.state.get(p)) for p in held(optimizer)],
     }
+
+
+def _local_state(state: Any) -> Any:
+    """Return the state of one parameter, with what this rank has of each tensor."""
+    if state is None:
+        return None
+    return {key: _local(value) for key, value in state.items()}
 
 
 def _check_model(kept: State, model: Any) -> None:

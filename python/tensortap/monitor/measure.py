@@ -326,6 +326,9 @@ class Measure:
                 tensor, lambda found: self.core.add_stats(row, found.stats, found.histogram)
             )
             return
+        if why == "dtensor":
+            self.core.read(row, _local(tensor))
+            return
         if why == "device":
             self.results.batch.add(tensor, row, wants_histogram=row in self._hist_rows)
             return
@@ -341,8 +344,14 @@ class Measure:
             self.monitor._warn(f"{name} cannot be measured: its tensor is {why}")
 
 
+def _local(tensor: Any) -> Any:
+    """Return what this rank has of a DTensor: gathering it would need the other ranks."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
 def _checked(result: Any) -> Any:
-    """Return a tensor as it is, anything else as a number."""
+    """Return a tensor as it is, the local part of a DTensor, anything else as a number."""
+    result = _local(result)
     if isinstance(result, torch.Tensor):
         return result.detach() if result.requires_grad else result
     try:

@@ -79,7 +79,8 @@ def _outside() -> Iterator[None]:
 def plain(t: Any) -> Any:
     """Return a tensor without autograd, vmap (with the batch dimension in front) and mkldnn.
 
-    Of a DTensor, return the local part: gathering it would need the other ranks.
+    Of a DTensor, return the local part: gathering it would need the other ranks.  Wait for the
+    result of a collective that is under way: its memory is not filled before.
     """
     if not hasattr(t, "detach"):
         return t
@@ -89,6 +90,8 @@ def plain(t: Any) -> Any:
     with _outside():
         if type(t).__name__ == "DTensor":
             t = t.to_local()
+        if type(t).__name__ == "AsyncCollectiveTensor":
+            t = t.wait()
         while inside.is_functorch_wrapped_tensor(t):
             batch = inside.maybe_get_bdim(t)
             t = inside.get_unwrapped(t)

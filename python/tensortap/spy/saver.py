@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from tensortap import _core
 from tensortap.files.locks import make_lock
 from tensortap.models.unseen import hidden
+from tensortap.runs.program import rank_and_size
 from tensortap.spy.compiled import traced_save
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 from tensortap.spy.file_names import safe_name, site_name
@@ -50,6 +51,8 @@ _counting = make_lock()
 
 class TensorSaver(BaseDebugger):
     """Save tensors as files `{name}.call{n}.pt` in a folder.
+
+    Where several ranks run, the files are `{name}.rank{r}.call{n}.pt`.
 
     Args:
         output_dir: Folder to write into; created if it is missing.
@@ -185,7 +188,9 @@ class TensorSaver(BaseDebugger):
         """Return the path of a name's files up to the number of the call."""
         if self._stem_folder is not self.output_dir:  # the user has set another folder
             self._move()
-        return f"{self._folder}/{safe_name(name)}.call"
+        rank, world = rank_and_size()
+        each = f".rank{rank}" if world > 1 else ""  # all ranks write into one folder
+        return f"{self._folder}/{safe_name(name)}{each}.call"
 
     def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
         if self._files.save(path, tensor, format, None, is_waiting):
