@@ -406,6 +406,7 @@ class Watch(_Consumer):
     compiled_again: bool  # some module had been compiled before it was watched
     changed: bool  # gradients were changed in place between backward and the step
     clipped: bool  # ... and were recorded as they were then
+    pipelined: bool  # it is a stage of a pipeline; read-only
     def __new__(
         cls,
         recorder: Recorder,

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "binding/state.h"
+#include "calls/pipeline.h"
 #include "calls/source.h"
 #include "tensor/walk.h"
 
@@ -473,9 +474,12 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     calls_thread *thread = calls_thread_here();
     if (calls_tap_announce(tap, module, thread) < 0)
         goto out;
-    if (thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
+    bool is_inferred = thread->inside == 0 && thread->top == NULL && calls_pipeline_infers_shapes();
+    if (is_inferred || thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
         calls_traced_prepare(tap);
+        thread->inside += is_inferred;
         output = call_module(tap, module, args, kwargs);
+        thread->inside -= is_inferred;
         goto out;
     }
     calls_frame *frame = frame_take(tap); /* owned */

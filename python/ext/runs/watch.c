@@ -75,6 +75,7 @@ static void watch_dealloc(PyObject *self)
     Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->backward_code);
     Py_CLEAR(watch->tensors_key);
+    Py_CLEAR(watch->gradients_key);
     binding_dealloc(self);
 }
 
@@ -167,6 +168,7 @@ static PyMemberDef members[] = {
     { "scaled", T_BOOL, offsetof(runs_watch, is_scaled), 0, "the step is GradScaler's" },
     { "changed", T_BOOL, offsetof(runs_watch, is_changed), 0, "gradients were changed before the step" },
     { "clipped", T_BOOL, offsetof(runs_watch, is_clipped), 0, "... and were recorded so" },
+    { "pipelined", T_BOOL, offsetof(runs_watch, is_pipelined), READONLY, "it is a stage of a pipeline" },
     { "gradients", T_BOOL, offsetof(runs_watch, has_gradients), 0, "record those of parameters" },
     { "compiled_again", T_BOOL, offsetof(runs_watch, consumer.is_compiled_again), READONLY,
       "some module had been compiled before it was watched" },

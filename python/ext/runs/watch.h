@@ -75,6 +75,7 @@ typedef struct runs_watch {
     binding_state *state;
     PyObject *backward_code;     /* owned or NULL; of torch.autograd.backward */
     PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
+    PyObject *gradients_key;     /* owned; "grad_tensors", that of its second */
     calls_parameters parameters; /* of runs_watch_parameter */
     Py_ssize_t noted_count;
     bool notes;        /* look at gradients when they are accumulated */
@@ -85,6 +86,8 @@ typedef struct runs_watch {
     bool is_scaled;    /* the step is GradScaler's: gradients were larger when accumulated */
     bool is_changed;   /* some gradient was changed in place between backward and the step ... */
     bool is_clipped;   /* ... and was recorded as it was then, not as backward had left it */
+    bool is_pipelined; /* the model is a stage of a pipeline: other ranks have other layers */
+    bool is_divided;   /* ... whose schedule divides each gradient, in place, after the last backward */
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool is_ahead;                        /* products are asked for the step that comes next */

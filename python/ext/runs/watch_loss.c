@@ -6,6 +6,7 @@
  * it is the program.  Nothing of torch is replaced, and no frame is kept.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
+#include "calls/pipeline.h"
 #include "runs/watch.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ int runs_watch_find_backward(runs_watch *self)
     self->backward_code = binding_import("torch.autograd", "backward.__code__");
     PyErr_Clear(); /* somebody replaced it: then the loss is not seen */
     self->tensors_key = PyUnicode_InternFromString("tensors");
-    return self->tensors_key != NULL ? 0 : -1;
+    self->gradients_key = PyUnicode_InternFromString("grad_tensors");
+    return self->tensors_key != NULL && self->gradients_key != NULL ? 0 : -1;
 }
 
 /* The outermost call of backward(): checkpoints call it again inside. */
@@ -86,6 +88,15 @@ static bool is_known(runs_recorder *recorder, PyObject *loss)
     return is_same;
 }
 
+/* Was a gradient of this one of the tensors given to backward()?  Then it is the output of a stage. */
+static bool has_gradient(const runs_watch *self, base_frame *backward, Py_ssize_t at)
+{
+    PyObject *given = base_frame_slot(backward, 1, self->gradients_key); /* borrowed */
+    if (given != NULL && (PyTuple_Check(given) || PyList_Check(given)))
+        given = at < PySequence_Fast_GET_SIZE(given) ? PySequence_Fast_GET_ITEM(given, at) : NULL;
+    return given != NULL && given != Py_None;
+}
+
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
@@ -96,6 +107,9 @@ int runs_watch_note_loss(runs_watch *self)
     base_frame *at = outermost_backward(self, base_frame_running());
     if (at == NULL)
         at = backward_of_others(self);
+    bool is_staged = at != NULL && calls_pipeline_calls(at);
+    self->is_pipelined |= is_staged;
+    self->is_divided = is_staged && calls_pipeline_scales(at, self->state->calls->self);
     PyObject *given =
         at != NULL ? Py_XNewRef(base_frame_slot(at, 0, self->tensors_key)) : NULL; /* owned */
     bool is_tuple = given != NULL && PyTuple_Check(given);
@@ -105,7 +119,8 @@ int runs_watch_note_loss(runs_watch *self)
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         PyObject *loss = is_tuple ? PyTuple_GET_ITEM(given, i) : given; /* borrowed */
-        if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
+        if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)) ||
+            (is_staged && has_gradient(self, at, i)))
             break;
         if (i == 0 && (name = name_of_caller(at)) != NULL)
             tag.site = runs_watch_site(self, "loss", name);

@@ -347,7 +347,7 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, ten
                           PyObject *gradient, const runs_watch_tag *tag)
 {
     runs_recorder *recorder = self->recorder;
-    if (!parameter->has_stats || self->is_scaled || recorder->rec == NULL)
+    if (!parameter->has_stats || self->is_scaled || self->is_divided || recorder->rec == NULL)
         return 0;
     uint32_t products = runs_watch_products(self, tag->site);
     tensor_look *look =
@@ -379,9 +379,9 @@ void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site
 static bool was_changed(const runs_watch *self, const runs_watch_parameter *parameter,
                         tensor_looks *looks, const held_gradient *gradient)
 {
-    if (gradient->tensor == NULL || !parameter->is_arrived)
-        return false;
-    if (version_of(self, gradient) != parameter->version)
+    if (gradient->tensor == NULL || !parameter->is_arrived || (self->is_divided && gradient->is_local))
+        return false; /* ... or what the schedule did cannot be told from what the program did */
+    if (version_of(self, gradient) != parameter->version + (self->is_divided ? 1 : 0))
         return true;
     if (!gradient->is_local || !parameter->has_stats)
         return false;

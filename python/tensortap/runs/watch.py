@@ -292,7 +292,8 @@ class Watched:
             state = REQUIRES_GRAD if parameter.requires_grad else 0
             state |= IS_OPTIMIZED if at in held else 0
             state |= HAS_GRAD if parameter.grad is not None else 0
-            state |= IS_SHARDED if self._is_sharded(parameter) else 0
+            is_part = self.core.pipelined or self._is_sharded(parameter)
+            state |= IS_SHARDED if is_part else 0  # in a pipeline, others have other layers
             found.append((name, state))
         return found
 
