@@ -233,6 +233,24 @@ def test_a_folder_that_cannot_take_the_run_stops_the_program_before_it_starts(
     assert not (tmp_path / "a").exists(), "nothing was trained"
 
 
+def test_a_run_may_be_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(3):\n    model(torch.ones(1, 2)).sum().backward()\n    optimizer.step()\n"
+    )
+    name = os.fsdecode(b"r\xffun")
+    done = tensortap("run", "-o", name, "train.py", folder=tmp_path, PYTHONIOENCODING="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert "cannot record" not in done.stderr
+    run = tt.open(tmp_path / name)
+    assert run.series("loss")[0].tolist() == [0, 1, 2]
+    shown = subprocess.run(
+        [PROGRAM, "show", tmp_path / name], capture_output=True, timeout=300, check=True
+    )
+    assert b"steps 0 to 2" in shown.stdout
+
+
 def test_secrets_on_the_command_line_stay_out_of_the_run(unnamed: Done) -> None:
     folder, done = unnamed
     (made,) = (folder / "runs").iterdir()

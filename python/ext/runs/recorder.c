@@ -46,29 +46,33 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                              "max_bytes", "budget", "info",    "child",    NULL };
     tt_recorder_options options = { .plan = { .products = TT_PRODUCT_STATS, .every = 1 } };
     tt_plan *plan = &options.plan;
-    const char *path;
+    PyObject *path = NULL; /* owned; bytes: a folder's name need not be UTF-8 */
     int resume = 0, drop = 0, compress = 0;
     Py_ssize_t queue_bytes = 0;
     long long max_bytes = 0;
     double budget = 0;
     PyObject *info = NULL; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$zzIIipppnLdO!i:Recorder", names,
+                                     PyUnicode_FSConverter, &path,
                                      &plan->only, &plan->exclude, &plan->products, &plan->every,
                                      &options.rank, &resume, &drop, &compress, &queue_bytes, &max_bytes,
-                                     &budget, &PyDict_Type, &info, &options.child))
+                                     &budget, &PyDict_Type, &info, &options.child)) {
+        Py_XDECREF(path);
         return NULL;
+    }
+    runs_recorder *self = NULL;           /* owned */
     const char **facts = read_info(info); /* owned */
+    tt_error err = { "" };
+    tt_status st = TT_ENOMEM;
     if (facts == NULL)
-        return NULL;
+        goto out;
     options.resumes = resume != 0;
     options.drops = drop != 0;
     options.compresses = compress != 0;
     options.queue_bytes = (size_t)queue_bytes;
     options.max_bytes = max_bytes;
     options.info = facts;
-    tt_error err = { "" };
-    tt_status st = TT_ENOMEM;
-    runs_recorder *self = (runs_recorder *)type->tp_alloc(type, 0); /* owned */
+    self = (runs_recorder *)type->tp_alloc(type, 0);
     if (self == NULL)
         goto out;
     self->every = plan->every > 0 ? plan->every : 1;
@@ -83,10 +87,11 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
         goto out;
     Py_BEGIN_ALLOW_THREADS
-    st = tt_recorder_open(path, &options, &self->rec, &err);
+    st = tt_recorder_open(PyBytes_AS_STRING(path), &options, &self->rec, &err);
     Py_END_ALLOW_THREADS
 out:
     PyMem_Free(facts);
+    Py_DECREF(path);
     if (st == TT_OK)
         return (PyObject *)self;
     Py_XDECREF(self);
