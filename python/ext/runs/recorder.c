@@ -277,12 +277,28 @@ static PyObject *recorder_step(PyObject *self, PyObject *Py_UNUSED(none))
     tt_recorder_counts counts;
     if (runs_recorder_refuse_closed(recorder) < 0)
         return NULL;
-    recorder->is_manual = true;
-    recorder->is_step_over = false;
-    recorder->step++;
+    runs_recorder_step_by_hand(recorder);
     tt_recorder_counts_get(recorder->rec, &counts);
     recorder->events_before = counts.events;
     return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *recorder_next_step(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    runs_recorder_next_step((runs_recorder *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_train(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    runs_recorder_train((runs_recorder *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_set_over(PyObject *self, PyObject *is_over)
+{
+    runs_recorder_set_over((runs_recorder *)self, is_over == Py_True);
+    Py_RETURN_NONE;
 }
 
 static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
@@ -394,7 +410,15 @@ static PyObject *get_cost(PyObject *self, void *Py_UNUSED(closure))
     return PyFloat_FromDouble(wall > 0 ? (double)recorder->cost_ns / (double)wall : 0);
 }
 
+static PyObject *get_step_over(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(((runs_recorder *)self)->step_state == STEP_OVER);
+}
+
 static PyGetSetDef getters[] = {
+    { .name = "step_over",
+      .get = get_step_over,
+      .doc = "the next training forward begins a new step" },
     { .name = "closed", .get = get_closed, .doc = "nothing can be recorded any more" },
     { .name = "error", .get = get_error, .doc = "what stopped the recording, or None" },
     { .name = "inherited", .get = get_inherited, .doc = "the file belongs to the parent process" },
@@ -405,8 +429,6 @@ static PyGetSetDef getters[] = {
 
 static PyMemberDef members[] = {
     { "current_step", T_LONGLONG, offsetof(runs_recorder, step), 0, "events belong to it" },
-    { "step_over", T_BOOL, offsetof(runs_recorder, is_step_over), 0,
-      "the next training forward begins a new step" },
     { "forwards", T_BYTE, offsetof(runs_recorder, forwards), 0,
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
@@ -447,6 +469,10 @@ static PyMethodDef methods[] = {
       "allow may hold NaN or Inf." },
     { "new_findings", recorder_new_findings, METH_NOARGS,
       "new_findings($self, /)\n--\n\nReturn what the rules have newly found as JSON, or None." },
+    { "_next_step", recorder_next_step, METH_NOARGS, "An optimizer steps again in one step." },
+    { "_set_over", recorder_set_over, METH_O, "An optimizer has stepped: whether it was the last." },
+    { "_train", recorder_train, METH_NOARGS, "An optimizer is about to step." },
+    { "_log_at", runs_recorder_log_at, METH_VARARGS, "Record a number of an earlier step." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
     { "_follow", recorder_follow, METH_O,
       "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "

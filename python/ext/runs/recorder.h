@@ -23,10 +23,23 @@ typedef struct runs_recorder_site {
 /* Does each forward of a model in training count as a step?  Yes, if it has no optimizer. */
 enum { FORWARDS_UNKNOWN, FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS };
 
+/* Where a run is in its step.  Only recorder_step.c changes this. */
+typedef enum runs_step_state {
+    STEP_OPEN,
+    STEP_OVER,      /* all optimizers have stepped: the next training forward begins a new step */
+    STEP_PREVIEWED, /* one without gradients has begun it: what the program logs is still of the step
+                       before */
+} runs_step_state;
+
+/* The first training forward of a run: did it compute gradients?  If it did, one that does not, right
+ * after a step, is an evaluation; else it is how steps begin (rollouts). */
+enum { FORWARD_UNKNOWN, FORWARD_TRAINS, FORWARD_ONLY_COMPUTES };
+
 typedef struct runs_recorder {
     PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
     int64_t step;                   /* the current one; events belong to it */
-    bool is_step_over;  /* all optimizers have stepped: the next training forward begins a new step */
+    runs_step_state step_state;
+    char first_forward; /* of FORWARD_ */
     char forwards;      /* of FORWARDS_ */
     bool is_manual;     /* run.step() has been called: optimizers end no step any more */
     bool is_by_command; /* `tensortap run` opened it: the program's warnings stay its own */
@@ -109,8 +122,27 @@ static inline void runs_recorder_wake(runs_recorder *self)
 /* The recorder behind a Python object, or NULL with TypeError. */
 runs_recorder *runs_recorder_of(binding_state *state, PyObject *obj);
 
-/* How often this site was given a tensor before in the current step. */
-uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site);
+/* How often this site was given a tensor before in this step. */
+uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site, int64_t step);
+
+/* ---- steps: what happened; recorder_step.c decides what that means ----------- */
+
+/* The step has ended without its optimizers: one of them steps again, a GradScaler skipped it, or there
+ * is none and a model runs again. */
+void runs_recorder_next_step(runs_recorder *self);
+/* An optimizer has stepped: was it the last one of the step? */
+void runs_recorder_set_over(runs_recorder *self, bool is_over);
+/* A model is called in training mode. */
+void runs_recorder_forward(runs_recorder *self);
+/* A backward runs, or an optimizer is about to step. */
+void runs_recorder_train(runs_recorder *self);
+/* run.step() */
+void runs_recorder_step_by_hand(runs_recorder *self);
+/* The step of what the program itself records. */
+static inline int64_t runs_recorder_own_step(const runs_recorder *self)
+{
+    return self->step - (self->step_state == STEP_PREVIEWED ? 1 : 0);
+}
 
 /* Waits without the GIL until the queue has room for an event with so many bytes of a
  * value.  True: it had to, and meanwhile anything may have happened: the recorder may
@@ -126,8 +158,8 @@ tensor_look *runs_recorder_look(runs_recorder *self, tensor_looks *looks, PyObje
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event);
 /* Adds an event to the file, and shows it to the rules of health. */
 tt_status runs_recorder_emit(runs_recorder *self, const tt_event *event);
-/* The same of a number, at the current step. */
-tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, double value);
+/* The same of a number. */
+tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, int64_t step, double value);
 /* Adds an event with these statistics alone; shape NULL: it is not known. */
 void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const int64_t *shape,
                              int32_t ndim, tt_event *event);
@@ -157,6 +189,7 @@ void runs_recorder_tell_cost(runs_recorder *self);
 PyObject *runs_recorder_costs(PyObject *self, PyObject *none);
 PyObject *runs_recorder_thinned(PyObject *self, PyObject *none);
 PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *runs_recorder_log_at(PyObject *self, PyObject *args);
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);
 

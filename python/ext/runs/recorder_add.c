@@ -185,13 +185,13 @@ tt_status runs_recorder_emit(runs_recorder *self, const tt_event *event)
     return tt_recorder_add(self->rec, event);
 }
 
-tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, double value)
+tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, int64_t step, double value)
 {
     if (!self->drops && !tt_recorder_has_room(self->rec, 64))
         runs_recorder_make_room(self, 0);
     if (self->rec == NULL)
         return TT_OK;
-    return runs_recorder_emit(self, &(tt_event){ .site = site, .step = self->step, .scalar = &value });
+    return runs_recorder_emit(self, &(tt_event){ .site = site, .step = step, .scalar = &value });
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -284,7 +284,7 @@ static int read_number(binding_state *state, PyObject *name, PyObject *value, do
     return -1;
 }
 
-static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
+static int log_one(runs_recorder *self, int64_t step, PyObject *name, PyObject *value)
 {
     double number;
     int32_t site;
@@ -297,7 +297,7 @@ static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
     if (site < 0)
         return -1;
     int64_t start = runs_recorder_begin(self);
-    (void)runs_recorder_emit_number(self, site, number);
+    (void)runs_recorder_emit_number(self, site, step, number);
     runs_recorder_end(self, -1, start);
     return runs_recorder_tell_error(self);
 }
@@ -306,18 +306,30 @@ static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
 PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     runs_recorder *recorder = (runs_recorder *)self;
+    int64_t step = runs_recorder_own_step(recorder);
     if (nargs == 2)
-        return log_one(recorder, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
+        return log_one(recorder, step, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
     if (nargs != 1 || !PyDict_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "log() takes a name and a number, or a dict of them");
     PyObject *items = PyDict_Items(args[0]); /* owned; the dict may change under __float__ */
     int failed = items == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; failed == 0 && i < PyList_GET_SIZE(items); i++) {
         PyObject *item = PyList_GET_ITEM(items, i); /* borrowed */
-        failed = log_one(recorder, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1));
+        failed = log_one(recorder, step, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1));
     }
     Py_XDECREF(items);
     return failed < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* _log_at(step, name, value) */
+PyObject *runs_recorder_log_at(PyObject *self, PyObject *args)
+{
+    long long step;
+    PyObject *name, *value; /* borrowed */
+    if (!PyArg_ParseTuple(args, "LOO:_log_at", &step, &name, &value) ||
+        log_one((runs_recorder *)self, step, name, value) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ---- tensor -------------------------------------------------------------- */
@@ -341,14 +353,14 @@ PyObject *runs_read_keep(PyObject *Py_UNUSED(module), PyObject *keep)
     return read_keep(keep, &products) < 0 ? NULL : PyLong_FromUnsignedLong(products);
 }
 
-uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site)
+uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site, int64_t step)
 {
     runs_recorder_site *row = runs_recorder_site_at(self, site);
     if (row == NULL)
         return 0;
-    if (row->step != self->step)
+    if (row->step != step)
         row->calls = 0;
-    row->step = self->step;
+    row->step = step;
     return row->calls++;
 }
 
@@ -428,7 +440,7 @@ int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t
     if (runs_recorder_refuse_closed(self) < 0)
         return -1;
     runs_recorder_wake(self);
-    tt_event event = { .site = site_of(self, name, "tensor"), .step = self->step, .phase = phase };
+    tt_event event = { .site = site_of(self, name, "tensor"), .step = runs_recorder_own_step(self), .phase = phase };
     if (event.site < 0)
         return -1;
     uint32_t wanted = tt_recorder_wants(self->rec, event.site, event.step);
@@ -439,7 +451,7 @@ int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t
         stats = *known->stats;
         event.stats = &stats;
     }
-    event.call = runs_recorder_next_call(self, event.site);
+    event.call = runs_recorder_next_call(self, event.site, event.step);
     int64_t start = runs_clock_fine();
     if (known != NULL && products == TT_PRODUCT_STATS)
         runs_recorder_add_stats(self, known->stats, known->shape, known->ndim, &event);

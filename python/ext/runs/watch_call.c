@@ -67,8 +67,8 @@ static void count_forward(runs_watch *self, calls_link *link)
     bool is_again = sites->trained == recorder->step + 1;
     if (is_again && recorder->forwards == FORWARDS_UNKNOWN)
         runs_watch_notify(self, self->on_again, NULL); /* sets recorder->forwards */
-    if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
-        recorder->step++;
+    if (is_again && recorder->forwards == FORWARDS_ARE_STEPS)
+        runs_recorder_next_step(recorder);
     sites->trained = recorder->step + 1;
 }
 
@@ -81,19 +81,21 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
     self->has_run |= is_training;
     if (is_training && is_outermost)
         count_forward(self, link);
-    if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
+    if (!is_training)
         return;
-    bool is_over = recorder->is_step_over;
-    if (runs_watch_was_skipped(self)) {
-        bool is_skipped = !is_over; /* else nobody's optimizer has them */
-        is_over = is_over || self->noted_count > 0;
-        runs_watch_write_noted(self, is_skipped);
-        if (is_skipped && !self->notes)
-            runs_watch_notify(self, self->on_skip, NULL); /* from now on we look at once */
+    if (recorder->step_state == STEP_OVER || (self->has_fresh && !self->is_checked)) {
+        bool is_over = recorder->step_state == STEP_OVER;
+        if (runs_watch_was_skipped(self)) {
+            bool is_bad = self->noted_count > 0;
+            runs_watch_write_noted(self, !is_over); /* else nobody's optimizer has them */
+            if (!is_over && is_bad)
+                runs_recorder_set_over(recorder, true);
+            if (!is_over && !self->notes)
+                runs_watch_notify(self, self->on_skip, NULL); /* from now on we look at once */
+        }
     }
-    recorder->is_step_over = false;
-    if (is_over && !recorder->is_manual)
-        recorder->step++;
+    if (is_outermost || recorder->step_state == STEP_OVER)
+        runs_recorder_forward(recorder);
 }
 
 static int watch_tensor(calls_consumer *consumer, calls_link *link, const calls_event *event,

@@ -46,7 +46,7 @@ static bool is_due(const runs_watch *self)
 static void record_number(runs_watch *self, int32_t site, double value)
 {
     if (site >= 0 && self->recorder->rec != NULL)
-        (void)runs_recorder_emit_number(self->recorder, site, value);
+        (void)runs_recorder_emit_number(self->recorder, site, self->recorder->step, value);
 }
 
 /* ---- parameters ------------------------------------------------------------ */

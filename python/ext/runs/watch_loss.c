@@ -102,6 +102,7 @@ int runs_watch_note_loss(runs_watch *self)
     runs_recorder *recorder = self->recorder;
     if (calls_traced_drain(self->state, false) < 0)
         return -1;
+    runs_recorder_train(recorder);
     if (self->backward_code == NULL || recorder->rec == NULL)
         return 0;
     base_frame *at = outermost_backward(self, base_frame_running());
@@ -127,7 +128,7 @@ int runs_watch_note_loss(runs_watch *self)
         calls_consumer_take_error(&self->consumer);
         if (tag.site < 0)
             break;
-        tag.call = runs_recorder_next_call(recorder, tag.site);
+        tag.call = runs_recorder_next_call(recorder, tag.site, recorder->step);
         result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
         if (result == 0) {
             runs_watch_note_labels(self, loss, name);

@@ -170,7 +170,7 @@ PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
     if (calls_traced_drain(((runs_watch *)self)->state, true) < 0)
         return NULL;
-    runs_watch_write_noted((runs_watch *)self, !((runs_watch *)self)->recorder->is_step_over);
+    runs_watch_write_noted((runs_watch *)self, ((runs_watch *)self)->recorder->step_state != STEP_OVER);
     Py_RETURN_NONE;
 }
 

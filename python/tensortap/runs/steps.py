@@ -215,10 +215,6 @@ class Steps(optimizers.Listener):
                 self._states[name] = state
                 self.recorder.log(f"tensortap/state/{name}", state)
 
-    def _next(self) -> None:
-        self.recorder.current_step += 1
-        self.recorder.step_over = False
-
     # ---- what the optimizers call
 
     def before_step(self, optimizer: Any) -> None:
@@ -248,7 +244,7 @@ class Steps(optimizers.Listener):
             plan = self.plans.get(optimizer)
             if plan is None or self.recorder.manual:
                 return
-            self.recorder.step_over = self._is_over(optimizer, plan)
+            self.recorder._set_over(self._is_over(optimizer, plan))
             if self.box is not None and self.recorder.step_over:
                 self.box.step_ended()
         except Exception as error:
@@ -294,12 +290,13 @@ class Steps(optimizers.Listener):
 
     def _begin(self, optimizer: Any, plan: Plan) -> None:
         """End the step before, if this optimizer has already stepped in it."""
+        self.recorder._train()
         now = self.recorder.current_step
         if plan.stepped == now and not self.recorder.manual:
             if not self.given:  # one round has been seen: these make up a step
                 self.current = {id(o) for o, p in self.plans.items() if p.stepped == now}
                 self.is_known = True
-            self._next()
+            self.recorder._next_step()
             now += 1
         elif plan.stepped < 0 or id(optimizer) not in self.current:  # one that is new here
             self._learn({id(o) for o, p in self.plans.items() if p.stepped == now})
@@ -364,9 +361,7 @@ class Steps(optimizers.Listener):
                 continue
             norms = norms + [norm for one in watched for norm in one.norms.pop(step, [])]
             if norms and not self.recorder.closed:
-                now, self.recorder.current_step = self.recorder.current_step, step
-                self.recorder.log(name, math.hypot(*norms))
-                self.recorder.current_step = now
+                self.recorder._log_at(step, name, math.hypot(*norms))
 
     def _note(self, all_of_them: bool) -> None:
         self._notes = all_of_them
