@@ -424,6 +424,7 @@ class Watch(_Consumer):
         on_again: Callable[[], object] | None = None,
         on_loss: Callable[[torch.Tensor], object] | None = None,
         allow: str | None = None,
+        unscale: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> Watch: ...
     errors: Final[int]
     error: Final[BaseException | None]

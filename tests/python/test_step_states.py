@@ -147,3 +147,14 @@ def test_tensors_of_an_evaluation_in_training_mode_come_after_the_update(tmp_pat
         for word in ("forward", "backward", "a", "preview", "forward", "backward", "a"):
             program.do(word)
     assert tt.open(tmp_path / "run").series("activation/0")[0].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_last_step_of_forwards_alone_is_noted(tmp_path: Path, is_last: bool) -> None:
+    model = mlp()
+    with tt.record(tmp_path / "run", model=model) as run:
+        program = Program(run, model, "a")
+        for word in ("forward", "backward", "a", *(["forward"] if is_last else [])):
+            program.do(word)
+    notes = [one.text for one in tt.open(tmp_path / "run").notes]
+    assert notes == (["step 1, the last, has no step of an optimizer"] if is_last else [])

@@ -212,3 +212,38 @@ def test_nan_says_of_a_parameter_only_since_when(tmp_path: Path) -> None:
             optimizer.step()
     text = tensortap("nan", "run", folder=tmp_path).stdout
     assert "born by an update after step 0" in text
+
+
+def test_a_loss_that_a_scaler_scaled_is_recorded_as_it_was_before(tmp_path: Path) -> None:
+    model, losses, scales = mlp(), [], []
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    with tt.record(tmp_path / "run", model=model):
+        for step in range(5):
+            loss = model(batch(step)).square().mean()
+            losses.append(loss.item())
+            scales.append(scaler.get_scale())
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    run = tt.open(tmp_path / "run")
+    assert scales[-1] > scales[0]
+    assert run.series("loss_scale")[1].tolist() == scales
+    assert run.series(site_of(run), "mean")[1].tolist() == pytest.approx(losses)
+
+
+def test_a_product_is_recorded_as_it_is_where_no_scaler_scales(tmp_path: Path) -> None:
+    model, losses = mlp(), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=False)
+    with tt.record(tmp_path / "run", model=model):
+        for step in range(3):
+            loss = model(batch(step)).square().mean() * 3
+            losses.append(loss.item())
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            optimizer.zero_grad()
+    run = tt.open(tmp_path / "run")
+    assert run.series(site_of(run), "mean")[1].tolist() == losses
+    assert run.names("loss_scale") == []

@@ -12,23 +12,16 @@
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "recorder",
-                             "inputs",
-                             "activation_gradients",
-                             "on_nonfinite",
-                             "on_device",
-                             "on_skip",
-                             "on_again",
-                             "on_loss",
-                             "allow",
+    static char *names[] = { "recorder", "inputs",  "activation_gradients", "on_nonfinite", "on_device",
+                             "on_skip",  "on_again", "on_loss",              "unscale",      "allow",
                              NULL };
     binding_state *state = PyType_GetModuleState(type);
     PyObject *recorder,
-        *given[6] = { 0 }; /* borrowed; functions, in the order of their fields, and a text */
+        *given[7] = { 0 }; /* borrowed; functions, in the order of their fields, and a text */
     int inputs = 0, gradients = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOOO:Watch", names, &recorder, &inputs,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOOOO:Watch", names, &recorder, &inputs,
                                      &gradients, &given[0], &given[1], &given[2], &given[3], &given[4],
-                                     &given[5]) ||
+                                     &given[5], &given[6]) ||
         runs_recorder_of(state, recorder) == NULL)
         return NULL;
     if (!tensor_torch_find(&state->torch))
@@ -38,9 +31,9 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     self->state = state;
     self->recorder = (runs_recorder *)Py_NewRef(recorder);
-    PyObject **functions[] = { &self->on_nonfinite, &self->on_device, &self->on_skip,
-                               &self->on_again,     &self->on_loss,   &self->allow };
-    for (int i = 0; i < 6; i++)
+    PyObject **functions[] = { &self->on_nonfinite, &self->on_device, &self->on_skip, &self->on_again,
+                               &self->on_loss,      &self->unscale,   &self->allow };
+    for (int i = 0; i < 7; i++)
         *functions[i] = given[i] != Py_None ? Py_XNewRef(given[i]) : NULL;
     self->notes = true;
     self->norm_site = -1;
@@ -179,7 +172,7 @@ static PyMemberDef members[] = {
 BINDING_CLASS(runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
               { Py_tp_doc,
                 "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-                "on_device=None, on_skip=None, on_again=None, on_loss=None)\n--\n\nRecord what the "
+                "on_device=None, on_skip=None, on_again=None, on_loss=None, unscale=None)\n--\n\nRecord what the "
                 "modules of a model do." },
               { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
               { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

@@ -70,6 +70,7 @@ typedef struct runs_watch {
     PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *on_loss;       /* owned or NULL; f(loss) while backward() runs */
     PyObject *allow;         /* owned or NULL; str: a glob of sites that on_nonfinite does not hear of */
+    PyObject *unscale;       /* owned or NULL; f(loss) -> what a GradScaler made it of, or itself */
     PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
     runs_recorder *recorder; /* owned */
     binding_state *state;

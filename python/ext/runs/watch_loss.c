@@ -97,6 +97,20 @@ static bool has_gradient(const runs_watch *self, base_frame *backward, Py_ssize_
     return given != NULL && given != Py_None;
 }
 
+/* The loss before a GradScaler scaled it, which was the last thing that happened to it: a new
+ * reference. */
+static PyObject *unscaled(runs_watch *self, PyObject *loss)
+{
+    PyObject *getter = self->state->torch.grad_fn;                              /* borrowed */
+    PyObject *node = getter != NULL ? tensor_torch_get(getter, loss) : NULL; /* owned */
+    PyObject *found = NULL;                                                  /* owned */
+    if (node != NULL && self->unscale != NULL && strcmp(Py_TYPE(node)->tp_name, "MulBackward0") == 0)
+        found = PyObject_CallOneArg(self->unscale, loss);
+    calls_consumer_take_error(&self->consumer);
+    Py_XDECREF(node);
+    return found != NULL ? found : Py_NewRef(loss);
+}
+
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
@@ -129,7 +143,9 @@ int runs_watch_note_loss(runs_watch *self)
         if (tag.site < 0)
             break;
         tag.call = runs_recorder_next_call(recorder, tag.site, recorder->step);
-        result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
+        PyObject *plain = unscaled(self, loss); /* owned */
+        result = runs_watch_record_alone(self, plain, &tag, NULL) < 0 ? -1 : 0;
+        Py_DECREF(plain);
         if (result == 0) {
             runs_watch_note_labels(self, loss, name);
             runs_watch_notify(self, self->on_loss, loss);

@@ -19,11 +19,11 @@ import math
 import sys
 from array import array
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from tensortap import _core
 from tensortap.display import session
-from tensortap.models.living import all_held, held, holders
+from tensortap.models.living import all_held, held, holders, living
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ MOST_NAMED = 6  # parameters in a note
 REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD, IS_SHARDED = 1, 2, 4, 8  # tt_state_bit of core/health
 #: Notes about parameters that no optimizer has: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
+UNFINISHED = "has no step of an optimizer"
 ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
 
 
@@ -104,6 +105,8 @@ class Steps(optimizers.Listener):
         self._notes = True  # gradients are looked at when accumulated: until more is known
         self._is_clipping = False  # ... because the program changes them before the step
         self._can_note = True  # ... which tells what they were; not on every device
+        self._scalers: list[ref[Any]] = []  # enabled ones
+        self._has_searched_scalers = False
         recorder.watchers.insert(0, self)  # closed last
         optimizers.listen(self)
 
@@ -159,11 +162,19 @@ class Steps(optimizers.Listener):
 
     def _close(self) -> None:
         optimizers.leave(self)
+        self._note_last()
         if self.errors:
             session.warn(
                 f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}",
                 run=self.recorder,
             )
+
+    def _note_last(self) -> None:
+        """Note that the last step has forwards only: they may be an evaluation in training mode."""
+        recorder = self.recorder
+        last = max((plan.stepped for plan in self.plans.values()), default=-1)
+        if not recorder.closed and not recorder.manual and 0 <= last < recorder.current_step:
+            recorder.note(f"step {recorder.current_step}, the last, {UNFINISHED}")
 
     def _look_after_first(self) -> None:
         """Look once the first step is over, and again when optimizers or models change."""
@@ -316,7 +327,9 @@ class Steps(optimizers.Listener):
         recorder = self.recorder
         if recorder.closed:
             return
-        is_scaled = _is_scaled_step()
+        scaler = _stepping_scaler()
+        is_scaled = scaler is not None
+        self._know_scaler(scaler)
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             norms: list[float] = []
@@ -347,10 +360,35 @@ class Steps(optimizers.Listener):
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))
+        name = plan.prefix + "loss_scale"
+        if scaler is not None and all(one.core.wants(name) for one in self.watched[:1]):
+            recorder.log(name, scaler.get_scale())  # step() has just waited for the device
         if self.box is not None:
             self.box.before_update(optimizer)
         if self.guard is not None:
             self.guard.check()
+
+    def _know_scaler(self, scaler: Any) -> None:
+        if scaler is not None and all(known() is not scaler for known in self._scalers):
+            self._scalers.append(ref(scaler))
+
+    def unscale(self, loss: Any) -> Any:
+        """Return a loss as it was before GradScaler.scale(), or the same if none scales losses.
+
+        With several scalers it is not known which one it was: the loss stays scaled.
+        """
+        import torch
+
+        if not self._has_searched_scalers:  # the first loss comes before the first step
+            self._has_searched_scalers = True
+            for scaler in living(torch.amp.GradScaler):
+                self._know_scaler(scaler if scaler.is_enabled() else None)
+        scalers = [one for known in self._scalers if (one := known()) is not None]
+        scale = getattr(scalers[0], "_scale", None) if len(scalers) == 1 else None
+        if scale is None:
+            return loss
+        with torch.no_grad():
+            return loss.detach() / scale.to(loss.device)
 
     def record_norms(self) -> None:
         """Record the norms of the steps whose gradients have been read, also those on devices."""
@@ -380,12 +418,13 @@ def _is_untrained(state: int) -> bool:
     return state & (REQUIRES_GRAD | IS_OPTIMIZED) == REQUIRES_GRAD
 
 
-def _is_scaled_step() -> bool:
-    """Return whether GradScaler.step() is what steps the optimizer now."""
+def _stepping_scaler() -> Any:
+    """Return the enabled GradScaler whose step() steps the optimizer now, or None."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
-            return bool(frame.f_locals["self"]._enabled)
+            scaler = frame.f_locals["self"]
+            return scaler if scaler.is_enabled() else None
         frame = frame.f_back
-    return False
+    return None

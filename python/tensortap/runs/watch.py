@@ -168,6 +168,7 @@ class Watched:
             on_again=unseen(self.steps.decide, is_traced=False),
             on_loss=unseen(self.box.loss_seen, is_traced=False) if self.box else None,
             allow=allow if allow is not None else getattr(recorder, "allow", None),
+            unscale=unseen(self.steps.unscale, is_traced=False),
         )
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
