@@ -402,6 +402,7 @@ typedef struct tt_recorder_counts {
     int64_t values_gone; /* evicted to stay within max_bytes, as bytes */
     int64_t bytes;       /* of the file, holes not counted */
     int64_t damaged;     /* points of a resumed run that could not be read back, so far */
+    int64_t writer_ns;   /* processor time of the thread that writes */
 } tt_recorder_counts;
 
 typedef struct tt_recorder tt_recorder;

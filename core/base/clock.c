@@ -9,6 +9,13 @@ static int64_t in_ns(struct timespec time)
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
+int64_t tt_clock_thread(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 int64_t tt_clock_now(void)
 {
     struct timespec now;

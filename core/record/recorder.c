@@ -226,5 +226,6 @@ void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out)
         .values_gone = atomic_load(&rec->punched),
         .bytes = atomic_load(&rec->bytes),
         .damaged = atomic_load(&rec->damaged),
+        .writer_ns = atomic_load(&rec->writer_ns),
     };
 }

@@ -54,7 +54,7 @@ struct tt_recorder {
     uint32_t holes_seen; /* of store.index.holes */
     tt_writer_batch batch;
     _Atomic int64_t events, dropped_events, dropped_bytes, values_stored, values_same, bytes, punched,
-        damaged;
+        damaged, writer_ns;
 };
 
 void *tt_writer_run(void *recorder);

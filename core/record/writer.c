@@ -243,6 +243,7 @@ void *tt_writer_run(void *recorder)
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
         if (st < 0)
             break;
+        atomic_store(&rec->writer_ns, tt_clock_thread());
         pthread_mutex_lock(&worker->lock); /* flush must see both or neither */
         at = tt_queue_rewind(&rec->queue, at);
         atomic_store(&rec->written, at);

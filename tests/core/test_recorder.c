@@ -204,6 +204,9 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     tt_recorder_counts_get(rec, &counts);
     assert_int_equal(counts.values, 12);
     assert_int_equal(counts.values_same, 18);
+    assert_int_equal(tt_recorder_flush(rec, NULL), 0);
+    tt_recorder_counts_get(rec, &counts);
+    assert_true(counts.writer_ns > 0);
     tt_run *run = finish_and_read(rec, folder);
     for (int64_t step = 0; step < 10; step++) {
         tt_point p;

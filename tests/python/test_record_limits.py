@@ -181,6 +181,19 @@ def test_a_run_carries_its_own_cost(folder: Path) -> None:
     assert run_read.steps[-1] == last
 
 
+def test_hooks_and_calls_are_part_of_the_cost_where_nothing_is_recorded(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(8)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with tt.record(folder, model=model, exclude="*") as run:
+        for _ in range(300):
+            model(torch.ones(1, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert run.costs() == {}
+        assert 0.01 < run.cost < 1
+
+
 def test_a_cost_that_is_too_small_to_show_is_not_shown_as_zero(folder: Path) -> None:
     with tt.record(folder) as run:
         assert "cost less than 0.1%" in repr(run)

@@ -289,6 +289,21 @@ static PyObject *recorder_next_step(PyObject *self, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
+static PyObject *recorder_mark(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromLongLong(runs_clock_fine() - ((runs_recorder *)self)->cost_ns);
+}
+
+static PyObject *recorder_spend_since(PyObject *self, PyObject *mark)
+{
+    runs_recorder *recorder = (runs_recorder *)self;
+    long long since = PyLong_AsLongLong(mark);
+    if (since == -1 && PyErr_Occurred())
+        return NULL;
+    recorder->around_ns += runs_clock_fine() - recorder->cost_ns - since;
+    Py_RETURN_NONE;
+}
+
 static PyObject *recorder_train(PyObject *self, PyObject *Py_UNUSED(none))
 {
     runs_recorder_train((runs_recorder *)self);
@@ -407,7 +422,7 @@ static PyObject *get_cost(PyObject *self, void *Py_UNUSED(closure))
 {
     const runs_recorder *recorder = (runs_recorder *)self;
     int64_t wall = (recorder->end_ns != 0 ? recorder->end_ns : runs_clock_coarse()) - recorder->start_ns;
-    return PyFloat_FromDouble(wall > 0 ? (double)recorder->cost_ns / (double)wall : 0);
+    return PyFloat_FromDouble(wall > 0 ? (double)runs_recorder_cost(recorder) / (double)wall : 0);
 }
 
 static PyObject *get_step_over(PyObject *self, void *Py_UNUSED(closure))
@@ -471,6 +486,8 @@ static PyMethodDef methods[] = {
       "new_findings($self, /)\n--\n\nReturn what the rules have newly found as JSON, or None." },
     { "_next_step", recorder_next_step, METH_NOARGS, "An optimizer steps again in one step." },
     { "_set_over", recorder_set_over, METH_O, "An optimizer has stepped: whether it was the last." },
+    { "_mark", recorder_mark, METH_NOARGS, "Begin to time what is around events." },
+    { "_spend_since", recorder_spend_since, METH_O, "Add the time since a mark to the cost." },
     { "_train", recorder_train, METH_NOARGS, "An optimizer is about to step." },
     { "_log_at", runs_recorder_log_at, METH_VARARGS, "Record a number of an earlier step." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },

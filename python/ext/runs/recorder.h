@@ -43,8 +43,11 @@ typedef struct runs_recorder {
     char forwards;      /* of FORWARDS_ */
     bool is_manual;     /* run.step() has been called: optimizers end no step any more */
     bool is_by_command; /* `tensortap run` opened it: the program's warnings stay its own */
-    int64_t cost_ns;    /* time spent on watching, as measured (an estimate: one event in
+    int64_t cost_ns;    /* time spent on tensors and numbers, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */
+    int64_t around_ns;  /* ... on calls, hooks and optimizer steps around them, likewise: thinning tensors
+                           does not make these shorter */
+    int64_t around_typical; /* ns of one timed call or hook, smoothed */
     runs_recorder_site *site; /* owned; site_cap of them */
     size_t site_cap;
     uint32_t random;    /* which events are timed */
@@ -110,6 +113,19 @@ static inline void runs_recorder_end(runs_recorder *self, int32_t site, int64_t 
     if (start != 0)
         runs_recorder_charge(self, site, runs_clock_fine() - start);
 }
+
+/* Around what records events: the time that these do not account for.  begin's result goes to end. */
+typedef struct runs_recorder_span {
+    int64_t start; /* 0: not timed */
+    int64_t cost;  /* cost_ns then */
+} runs_recorder_span;
+static inline runs_recorder_span runs_recorder_begin_around(runs_recorder *self)
+{
+    return (runs_recorder_span){ .start = runs_recorder_begin(self), .cost = self->cost_ns };
+}
+void runs_recorder_end_around(runs_recorder *self, runs_recorder_span span);
+/* What watching has cost so far, the writer's thread included; ns. */
+int64_t runs_recorder_cost(const runs_recorder *self);
 
 /* Before an event: opens the file of a forked child, if that is to have one. */
 void runs_recorder_follow(runs_recorder *self);

@@ -123,15 +123,38 @@ void runs_recorder_spend(runs_recorder *self, int32_t site, int64_t ns)
         look(self, now);
 }
 
-/* A thread that was put aside while it was timed took long this once: the events
- * that were not timed took what they usually take. */
+/* The time of RECORDER_SAMPLES events of which one was timed.  A thread that was put aside while it was
+ * timed took long this once: the others took what they usually take. */
+static int64_t extrapolate(int64_t *typical, int64_t ns)
+{
+    int64_t usual = ns < OUTLIER * *typical ? ns : OUTLIER * *typical;
+    *typical = *typical == 0 ? ns : *typical + (usual - *typical) / 4;
+    return ns + (RECORDER_SAMPLES - 1) * usual;
+}
+
 void runs_recorder_charge(runs_recorder *self, int32_t site, int64_t ns)
 {
     runs_recorder_site *row = site >= 0 ? runs_recorder_site_at(self, site) : NULL;
-    int64_t *typical = row != NULL ? &row->typical : &self->typical;
-    int64_t usual = ns < OUTLIER * *typical ? ns : OUTLIER * *typical;
-    *typical = *typical == 0 ? ns : *typical + (usual - *typical) / 4;
-    runs_recorder_spend(self, site, ns + (RECORDER_SAMPLES - 1) * usual);
+    runs_recorder_spend(self, site, extrapolate(row != NULL ? &row->typical : &self->typical, ns));
+}
+
+/* What is recorded within is timed for itself; on average the difference is what is around it. */
+void runs_recorder_end_around(runs_recorder *self, runs_recorder_span span)
+{
+    if (span.start == 0)
+        return;
+    int64_t within = self->cost_ns - span.cost;
+    int64_t ns = runs_clock_fine() - span.start;
+    self->around_ns += extrapolate(&self->around_typical, ns) - RECORDER_SAMPLES * within;
+}
+
+int64_t runs_recorder_cost(const runs_recorder *self)
+{
+    tt_recorder_counts counts = self->last;
+    if (self->rec != NULL)
+        tt_recorder_counts_get(self->rec, &counts);
+    int64_t sum = self->cost_ns + self->around_ns + counts.writer_ns;
+    return sum > 0 ? sum : 0;
 }
 
 /* ---- what it cost -------------------------------------------------------- */
@@ -150,7 +173,7 @@ void runs_recorder_tell_cost(runs_recorder *self)
     if (counts.events == self->events_before && step > 0)
         step--; /* nothing has happened in this step: it shall not appear in the run */
     if (tt_recorder_site(self->rec, "tensortap/cost", &site, NULL) == TT_OK)
-        tt_recorder_scalar(self->rec, site, step, (double)self->cost_ns / (double)(now - self->start_ns));
+        tt_recorder_scalar(self->rec, site, step, (double)runs_recorder_cost(self) / (double)(now - self->start_ns));
 }
 
 /* {name: number} of the sites that cost something, or were thinned. */

@@ -74,9 +74,8 @@ static void count_forward(runs_watch *self, calls_link *link)
 
 /* A training forward begins a new step if the optimizers are through with the
  * last one, or GradScaler kept them from it, or there is no optimizer. */
-static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_training, bool is_outermost)
+static void begin_call(runs_watch *self, calls_link *link, bool is_training, bool is_outermost)
 {
-    runs_watch *self = (runs_watch *)consumer;
     runs_recorder *recorder = self->recorder;
     self->has_run |= is_training;
     if (is_training && is_outermost)
@@ -98,25 +97,38 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
         runs_recorder_forward(recorder);
 }
 
+static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_training, bool is_outermost)
+{
+    runs_watch *self = (runs_watch *)consumer;
+    runs_recorder_span span = runs_recorder_begin_around(self->recorder);
+    begin_call(self, link, is_training, is_outermost);
+    runs_recorder_end_around(self->recorder, span);
+}
+
 static int watch_tensor(calls_consumer *consumer, calls_link *link, const calls_event *event,
                         const calls_path *path, const calls_observation *seen)
 {
     runs_watch *self = (runs_watch *)consumer;
+    runs_recorder_span span = runs_recorder_begin_around(self->recorder);
     const runs_watch_tag tag = { .site = site_at(self, link, path),
                                  .call = event->call,
                                  .thread = event->thread,
                                  .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
-    return runs_watch_record(self, seen, &tag, NULL) < 0 ? -1 : 0;
+    int result = runs_watch_record(self, seen, &tag, NULL) < 0 ? -1 : 0;
+    runs_recorder_end_around(self->recorder, span);
+    return result;
 }
 
 static int watch_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     runs_watch *self = (runs_watch *)consumer;
     link_sites *sites = sites_of(link);
+    runs_recorder_span span = runs_recorder_begin_around(self->recorder);
     if (sites != NULL && event->output != NULL && event->is_outermost)
         runs_watch_note_call(self, &sites->root, link->name, event);
     else if (sites != NULL && event->output != NULL)
         runs_watch_note_mode(self, &sites->part, link->name, event);
+    runs_recorder_end_around(self->recorder, span);
     return 0;
 }
 

@@ -241,11 +241,14 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
         watch->consumer.is_off)
         Py_RETURN_NONE;
     runs_watch_parameter *parameter = runs_watch_parameter_at(watch, hook->index);
+    runs_recorder_span span = runs_recorder_begin_around(watch->recorder);
     if (watch->has_gradients && watch->is_reduced)
         note_later(watch, parameter);
     else if (watch->has_gradients)
         note_gradient(watch, parameter, args[0]);
-    return runs_watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
+    int result = runs_watch_note_loss(watch);
+    runs_recorder_end_around(watch->recorder, span);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call)

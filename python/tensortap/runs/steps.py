@@ -230,15 +230,19 @@ class Steps(optimizers.Listener):
 
     def before_step(self, optimizer: Any) -> None:
         """Begin its step, before the forward in its closure, if it has one."""
+        mark = self.recorder._mark()
         try:
             plan = self._plan(optimizer)
             if plan is not None:
                 self._begin(optimizer, plan)
         except Exception as error:
             self._sort_out(error)
+        finally:
+            self.recorder._spend_since(mark)
 
     def gradients_ready(self, optimizer: Any) -> None:
         """Read everything."""
+        mark = self.recorder._mark()
         try:
             plan = self._plan(optimizer)
             if plan is None:
@@ -248,9 +252,12 @@ class Steps(optimizers.Listener):
             self._read(plan, optimizer)
         except Exception as error:
             self._sort_out(error)
+        finally:
+            self.recorder._spend_since(mark)
 
     def after_step(self, optimizer: Any) -> None:
         """Find out if this was the last optimizer of the step."""
+        mark = self.recorder._mark()
         try:
             plan = self.plans.get(optimizer)
             if plan is None or self.recorder.manual:
@@ -260,6 +267,8 @@ class Steps(optimizers.Listener):
                 self.box.step_ended()
         except Exception as error:
             self.take_error(error)
+        finally:
+            self.recorder._spend_since(mark)
 
     def _is_over(self, optimizer: Any, plan: Plan) -> bool:
         now = self.recorder.current_step
