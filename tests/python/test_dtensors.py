@@ -1,4 +1,4 @@
-"""What the front ends do with DTensors and with ranks that share a folder: each rank has its part."""
+"""DTensors in the front ends, and ranks that share a folder: each rank has its own part."""
 
 from __future__ import annotations
 

@@ -258,9 +258,7 @@ def test_a_healthy_model_that_is_spread_over_ranks_is_healthy(
 
 @needs_sharding_on_cpu
 @pytest.mark.parametrize(("way", "world"), [("fsdp", 2), ("hsdp", 4)])
-def test_gradients_of_parts_are_those_before_clipping(
-    tmp_path: Path, way: str, world: int
-) -> None:
+def test_gradients_of_parts_are_those_before_clipping(tmp_path: Path, way: str, world: int) -> None:
     norms = said_by(run_functions(world, train_spread, str(tmp_path / "run"), way, 0, 6))[0]
     run = tt.open(tmp_path / "run")
     assert run.names("gradient_norm*") == ["gradient_norm"]

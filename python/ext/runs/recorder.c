@@ -52,11 +52,10 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     long long max_bytes = 0;
     double budget = 0;
     PyObject *info = NULL; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$zzIIipppnLdO!i:Recorder", names,
-                                     PyUnicode_FSConverter, &path,
-                                     &plan->only, &plan->exclude, &plan->products, &plan->every,
-                                     &options.rank, &resume, &drop, &compress, &queue_bytes, &max_bytes,
-                                     &budget, &PyDict_Type, &info, &options.child)) {
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O&|$zzIIipppnLdO!i:Recorder", names, PyUnicode_FSConverter, &path, &plan->only,
+            &plan->exclude, &plan->products, &plan->every, &options.rank, &resume, &drop, &compress,
+            &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &options.child)) {
         Py_XDECREF(path);
         return NULL;
     }
@@ -431,9 +430,7 @@ static PyObject *get_step_over(PyObject *self, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef getters[] = {
-    { .name = "step_over",
-      .get = get_step_over,
-      .doc = "the next training forward begins a new step" },
+    { .name = "step_over", .get = get_step_over, .doc = "the next training forward begins a new step" },
     { .name = "closed", .get = get_closed, .doc = "nothing can be recorded any more" },
     { .name = "error", .get = get_error, .doc = "what stopped the recording, or None" },
     { .name = "inherited", .get = get_inherited, .doc = "the file belongs to the parent process" },

@@ -47,7 +47,7 @@ typedef struct runs_recorder {
                            RECORDER_SAMPLES is timed and stands for that many) */
     int64_t around_ns;  /* ... on calls, hooks and optimizer steps around them, likewise: thinning tensors
                            does not make these shorter */
-    int64_t around_typical; /* ns of one timed call or hook, smoothed */
+    int64_t around_typical;   /* ns of one timed call or hook, smoothed */
     runs_recorder_site *site; /* owned; site_cap of them */
     size_t site_cap;
     uint32_t random;    /* which events are timed */

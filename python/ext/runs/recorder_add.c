@@ -440,7 +440,9 @@ int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t
     if (runs_recorder_refuse_closed(self) < 0)
         return -1;
     runs_recorder_wake(self);
-    tt_event event = { .site = site_of(self, name, "tensor"), .step = runs_recorder_own_step(self), .phase = phase };
+    tt_event event = { .site = site_of(self, name, "tensor"),
+                       .step = runs_recorder_own_step(self),
+                       .phase = phase };
     if (event.site < 0)
         return -1;
     uint32_t wanted = tt_recorder_wants(self->rec, event.site, event.step);

@@ -173,7 +173,8 @@ void runs_recorder_tell_cost(runs_recorder *self)
     if (counts.events == self->events_before && step > 0)
         step--; /* nothing has happened in this step: it shall not appear in the run */
     if (tt_recorder_site(self->rec, "tensortap/cost", &site, NULL) == TT_OK)
-        tt_recorder_scalar(self->rec, site, step, (double)runs_recorder_cost(self) / (double)(now - self->start_ns));
+        tt_recorder_scalar(self->rec, site, step,
+                           (double)runs_recorder_cost(self) / (double)(now - self->start_ns));
 }
 
 /* {name: number} of the sites that cost something, or were thinned. */

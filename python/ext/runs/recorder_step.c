@@ -26,7 +26,7 @@ void runs_recorder_set_over(runs_recorder *self, bool is_over)
 
 static bool has_gradients(void)
 {
-    PyObject *ask = binding_import("torch", "is_grad_enabled");        /* owned */
+    PyObject *ask = binding_import("torch", "is_grad_enabled");       /* owned */
     PyObject *answer = ask != NULL ? PyObject_CallNoArgs(ask) : NULL; /* owned */
     bool is_enabled = answer != Py_False;
     PyErr_Clear();

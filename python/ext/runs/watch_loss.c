@@ -101,7 +101,7 @@ static bool has_gradient(const runs_watch *self, base_frame *backward, Py_ssize_
  * reference. */
 static PyObject *unscaled(runs_watch *self, PyObject *loss)
 {
-    PyObject *getter = self->state->torch.grad_fn;                              /* borrowed */
+    PyObject *getter = self->state->torch.grad_fn;                           /* borrowed */
     PyObject *node = getter != NULL ? tensor_torch_get(getter, loss) : NULL; /* owned */
     PyObject *found = NULL;                                                  /* owned */
     if (node != NULL && self->unscale != NULL && strcmp(Py_TYPE(node)->tp_name, "MulBackward0") == 0)

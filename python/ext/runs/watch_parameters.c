@@ -119,7 +119,7 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
 static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
 {
     PyObject *tensor = calls_parameter_get(self->state, &parameter->base); /* owned */
-    held_gradient gradient = { 0 };                                                /* owned */
+    held_gradient gradient = { 0 };                                        /* owned */
     if (tensor != NULL)
         gradient = gradient_of(self, tensor);
     tt_stats stats;
@@ -421,7 +421,8 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (result >= 0 && gradient.tensor != NULL) {
         tag.site = gradient_site(self, parameter);
         tag.is_for_norm = total->is_wanted;
-        if (is_changed && (result = record_arrived(self, parameter, &looks, gradient.tensor, &tag)) != 0) {
+        if (is_changed &&
+            (result = record_arrived(self, parameter, &looks, gradient.tensor, &tag)) != 0) {
             stats = parameter->noted;
         } else {
             seen.tensor = gradient.tensor;
