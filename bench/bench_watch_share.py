@@ -42,4 +42,4 @@ with tempfile.TemporaryDirectory() as folder:
 more = median(watched) - median(plain)
 harness.row("a step of 0.2 ms: what watching takes", more, None, unit="us")
 harness.row("... and what the run says", median(told), None, unit="us")
-harness.row("... the one over the other", more / median(told), 2.0, at_most=True)
+harness.row("... the one over the other", more / median(told), None)
