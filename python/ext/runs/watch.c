@@ -12,9 +12,10 @@
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "recorder", "inputs",  "activation_gradients", "on_nonfinite", "on_device",
-                             "on_skip",  "on_again", "on_loss",              "unscale",      "allow",
-                             NULL };
+    static char *names[] = { "recorder",     "inputs",    "activation_gradients",
+                             "on_nonfinite", "on_device", "on_skip",
+                             "on_again",     "on_loss",   "unscale",
+                             "allow",        NULL };
     binding_state *state = PyType_GetModuleState(type);
     PyObject *recorder,
         *given[7] = { 0 }; /* borrowed; functions, in the order of their fields, and a text */
@@ -169,10 +170,11 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-BINDING_CLASS(runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
-              { Py_tp_doc,
-                "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-                "on_device=None, on_skip=None, on_again=None, on_loss=None, unscale=None)\n--\n\nRecord what the "
-                "modules of a model do." },
-              { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
-              { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });
+BINDING_CLASS(
+    runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
+    { Py_tp_doc,
+      "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
+      "on_device=None, on_skip=None, on_again=None, on_loss=None, unscale=None)\n--\n\nRecord what the "
+      "modules of a model do." },
+    { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
+    { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });
