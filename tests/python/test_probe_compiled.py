@@ -447,13 +447,14 @@ import sys, torch, tensortap as tt
 from torch import nn
 if sys.argv[2] == "older":  # its operator had another name
     import inspect
-    from tensortap.models import probes
+    from tensortap.compiled import module_call
     older = torch.library.Library("tensortap", "FRAGMENT")
     older.define("probe_v0(Tensor x, Tensor(a!) slots, int slot) -> ()")
     older.impl("probe_v0", lambda x, slots, slot: None, "CompositeExplicitAutograd")
     older.impl("probe_v0", torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake("tensortap::probe_v0", lambda x, slots, slot: None, lib=older)
-    exec(inspect.getsource(probes._probe).replace("probe_v1", "probe_v0"), probes.__dict__)
+    source = inspect.getsource(module_call._probe).replace("probe_v1", "probe_v0")
+    exec(source, module_call.__dict__)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
 call = torch.compile(model)

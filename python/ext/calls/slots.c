@@ -199,7 +199,8 @@ void calls_traced_init(binding_state *state)
 
 /* ---- their tensors ------------------------------------------------------- */
 
-/* A tensor with so many rows, owned; NULL with an exception, or without one: there is none. */
+/* A tensor with so many rows, owned; NULL without an exception: there is none, and a note of Python's says
+ * why.  Dynamo asks for it while it traces the program, which must not see an error of ours. */
 static PyObject *make_tensor(const calls_tap *tap, Py_ssize_t rows, char **data)
 {
     calls_state *calls = tap->state->calls;
@@ -208,8 +209,9 @@ static PyObject *make_tensor(const calls_tap *tap, Py_ssize_t rows, char **data)
     tensor_view view;
     if (calls->make_slots != NULL)
         made = PyObject_CallFunction(calls->make_slots, "n", rows * PROBE_BYTES);
-    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, &is_again) ||
+    if (made == NULL || made == Py_None || !PyArg_ParseTuple(made, "Op", &tensor, &is_again) ||
         binding_open_view(tap->state, tensor, &view) < 0) {
+        PyErr_Clear();
         Py_XDECREF(made);
         return NULL;
     }
@@ -271,8 +273,6 @@ PyObject *calls_traced_tensor(PyObject *self, void *which)
     const calls_slots *slots = &tap->slots[(intptr_t)which];
     if (slots->tensor == NULL)
         make_slots(tap, (int)(intptr_t)which);
-    if (slots->tensor == NULL && PyErr_Occurred())
-        return NULL;
     return Py_NewRef(slots->tensor != NULL ? slots->tensor : Py_None);
 }
 

@@ -36,7 +36,7 @@ typedef struct probe_slots {
 } probe_slots;
 enum { PROBE_BYTES = 256 };
 _Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");
-_Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py, like PROBE_BYTES");
+_Static_assert(offsetof(probe_slots, call) == 16, "as CALL in compiled/module_call.py, like PROBE_BYTES");
 
 /* What the operator asks; both are called with the GIL and leave no exception. */
 typedef struct probe_listener {

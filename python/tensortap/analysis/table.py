@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 import warnings
 from array import array
 from types import CodeType
@@ -32,6 +31,7 @@ from tensortap.analysis.statement import (
     site_number,
 )
 from tensortap.analysis.statements import Statements
+from tensortap.compiled.dynamo import is_compiled_code
 
 #: path, flags, first and number in `arrows`, first and number in `calls`, how many of these calls,
 #: the first ones, it is the result of (or a part of that), first and number of its items in `parts`
@@ -172,8 +172,7 @@ def table(code: CodeType) -> Table:
 
 def packed_table(code: CodeType) -> tuple[object, ...]:
     """Return the table of *code* for the extension."""
-    dynamo = sys.modules.get("torch._dynamo.convert_frame")
-    if code in getattr(dynamo, "output_codes", ()):
+    if is_compiled_code(code):
         with contextlib.suppress(Exception):  # where warnings are errors
             warnings.warn(
                 f"tensortap: the lines of {code.co_name} ({code.co_filename}:"

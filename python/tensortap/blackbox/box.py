@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -22,10 +23,11 @@ from tensortap.blackbox.cause import Judge
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
+from tensortap.compiled.hooks import unseen
 from tensortap.models.forward import random_states
 from tensortap.models.living import held, holders, living
 from tensortap.models.modules import named_parameters
-from tensortap.models.unseen import unseen
+from tensortap.private.trees import list_tensors
 
 MOST_DUMPS = 3
 SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
@@ -223,9 +225,6 @@ class Box:
 
     def _take_snapshot(self, step: Step) -> None:
         """Copy all state, into the memory of the older of two snapshots."""
-        import torch
-        from torch.utils._pytree import tree_leaves
-
         if self.snapshot_count in SEARCHES:
             self._search()
         self.snapshot_count += 1
@@ -234,7 +233,7 @@ class Box:
         )
         memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
         if not memory.size:
-            tensors = {id(t): t for t in tree_leaves(now) if isinstance(t, torch.Tensor)}
+            tensors = {id(t): t for t in list_tensors(now)}
             size = sum(t.numel() * t.element_size() for t in tensors.values())
             if 2 * size > self.limit:
                 raise MemoryError(
@@ -401,7 +400,8 @@ class Box:
 
 def _half_of_free() -> int:
     """Return half of the memory that programs could have now."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 512
+    with suppress(OSError, ValueError, IndexError):  # not every system has it
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 512
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4

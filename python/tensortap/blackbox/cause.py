@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensortap import _core
+from tensortap.private.optimizers import scale_of
 
 if TYPE_CHECKING:
     from tensortap.blackbox.box import Box
@@ -48,7 +49,7 @@ class Judge:
 
     def see_skipped(self, step: int) -> None:
         """Look at a step in which no optimizer has stepped: a scaler may have skipped it."""
-        scales = [one.get_scale() for one in self.box.live_scalers() if one._scale is not None]
+        scales = [scale for one in self.box.live_scalers() if (scale := scale_of(one)) is not None]
         if self.fault is None and scales and max(scales) < 1:  # it has been lowered since
             text = "gradients are not finite, at a loss scale of 1 or less"
             self.fault = Fault("not finite", text, step)
@@ -63,6 +64,4 @@ class Judge:
 
         It lowers its scale then.  Gradients that overflow at a scale of 1 do so on their own.
         """
-        return any(
-            one._scale is not None and one.get_scale() > 1 for one in self.box.live_scalers()
-        )
+        return any((scale_of(one) or 0) > 1 for one in self.box.live_scalers())

@@ -10,7 +10,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from tensortap.blackbox.cause import Fault
 from tensortap.blackbox.locals import changed
 from tensortap.blackbox.step import Step
 from tensortap.blackbox.verdict import Result
+from tensortap.compiled.dynamo import count_frames
 from tensortap.models.forward import set_random_states
 
 NOISE = 1e-3  # relative difference of two losses that rounding explains
@@ -410,5 +410,4 @@ def _as_numbers(kept: dict[str, Any]) -> dict[str, Any]:
 
 def _is_compiled() -> bool:
     """Return whether torch.compile has compiled anything in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+    return count_frames() > 0

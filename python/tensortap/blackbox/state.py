@@ -13,6 +13,8 @@ from typing import Any
 
 from tensortap.models.living import held
 from tensortap.models.modules import named_parameters, tensors_of, walk
+from tensortap.private.modules import buffers_of, parameters_of
+from tensortap.private.shards import local_part
 
 State = dict[str, Any]
 MOST_NAMED = 3  # tensors in a message
@@ -136,22 +138,17 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "numel", int)() == 1 else value
 
 
-def _local(tensor: Any) -> Any:
-    """Return what this rank has of a tensor."""
-    return getattr(tensor, "_local_tensor", tensor)
-
-
 def _take_model(name: str, model: Any) -> State:
     modules = list(walk(model))
     parameters: list[tuple[str, Any]] = [
-        (key, module._parameters[part]) for key, module, part in tensors_of(modules)
+        (key, parameters_of(module)[part]) for key, module, part in tensors_of(modules)
     ]
-    buffers = tensors_of(modules, "_buffers")
+    buffers = tensors_of(modules, buffers_of)
     return {
         "name": name,
-        "parameters": {key: _local(p) for key, p in parameters},
+        "parameters": {key: local_part(p) for key, p in parameters},
         "without_gradient": [key for key, p in parameters if p.grad is None],
-        "buffers": {key: _local(module._buffers[part]) for key, module, part in buffers},
+        "buffers": {key: local_part(buffers_of(module)[part]) for key, module, part in buffers},
         "training": [module.training for _, module, _ in modules],
     }
 
@@ -172,7 +169,7 @@ def _local_state(state: Any) -> Any:
 
 
 def _check_model(kept: State, model: Any) -> None:
-    now = {name: _local(p) for name, p in named_parameters(model).items()}
+    now = {name: local_part(p) for name, p in named_parameters(model).items()}
     wrong = [f"{name} is gone" for name in kept["parameters"] if name not in now]
     wrong += [f"{name} is new" for name in now if name not in kept["parameters"]]
     for name, tensor in kept["parameters"].items():
@@ -189,13 +186,13 @@ def _look(tensor: Any) -> str:
 
 def _set_model(kept: State, model: Any) -> None:
     for name, parameter in named_parameters(model).items():
-        _local(parameter).data.copy_(kept["parameters"][name])
+        local_part(parameter).data.copy_(kept["parameters"][name])
         if name in kept["without_gradient"]:
             parameter.grad = None
-    for name, module, key in tensors_of(walk(model), "_buffers"):
+    for name, module, key in tensors_of(walk(model), buffers_of):
         if name in kept["buffers"]:
-            buffer = _local(module._buffers[key])
-            module._buffers[key] = refilled(buffer, kept["buffers"][name])
+            buffer = local_part(buffers_of(module)[key])
+            buffers_of(module)[key] = refilled(buffer, kept["buffers"][name])
     for (_, module, _), is_training in zip(walk(model), kept["training"], strict=False):
         module.training = is_training
 
@@ -224,7 +221,7 @@ def refilled(now: Any, kept: Any, device: Any = None) -> Any:
     """Return the program's tensor with the kept contents, or else a new one."""
     if not hasattr(kept, "shape"):
         return kept
-    target = _local(now)
+    target = local_part(now)
     if getattr(target, "shape", None) == kept.shape and target.dtype == kept.dtype:
         target.data.copy_(kept)
         return now

@@ -12,6 +12,7 @@ from tensortap import _core
 from tensortap.blackbox.locals import Variable, variables
 from tensortap.blackbox.memory import Kept, Memory, identity
 from tensortap.models.forward import autocast_now, random_states
+from tensortap.private.shards import local_part
 
 GENERATORS = 1 << 15  # bytes of the states of all random generators, in memory
 SAMPLE = 1 << 13  # most bytes of a gradient that are read in a step that does not fail
@@ -151,4 +152,4 @@ def digests(tensors: list[Any], limit: int = 0) -> list[str | None]:
 
     With *limit*, about so many bytes of a larger tensor are read: rows at equal distances.
     """
-    return _core._digests([getattr(one, "_local_tensor", one) for one in tensors], limit)
+    return _core._digests([local_part(one) for one in tensors], limit)

@@ -24,10 +24,12 @@ from weakref import ref
 
 import tensortap
 from tensortap import _core
+from tensortap.compiled import dynamo
+from tensortap.compiled.hooks import unseen
 from tensortap.files.imports import when_imported
 from tensortap.models import living
-from tensortap.models.modules import inside, unwrapped
-from tensortap.models.unseen import unseen
+from tensortap.models.modules import unwrapped
+from tensortap.private.modules import inside, on_registration
 from tensortap.runs import optimizers
 from tensortap.runs.record import Recording, check_place
 from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
@@ -86,17 +88,19 @@ class Watcher(optimizers.Listener):
 
     def start(self) -> None:
         """Listen for new modules, and to optimizers."""
-        from torch.nn.modules import module
+        try:
+            self._listen()
+        except Exception as error:  # not the import of torch, which calls this
+            self._give_up(error)
 
+    def _listen(self) -> None:
         if self.make_box is not None:
             from tensortap.blackbox import box
 
             box.waiting.append(self.make_box())
             box.waiting[-1].is_by_command = True
         self.called = unseen(self._called, is_traced=False)
-        made = unseen(self._made)
-        module.register_module_parameter_registration_hook(made)
-        module.register_module_module_registration_hook(made)
+        on_registration(unseen(self._made))
         optimizers.listen(self)
 
     def _made(self, module: Any, _name: str, _value: Any) -> None:
@@ -230,7 +234,7 @@ def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
     lines = ["nothing recorded: this process did not import torch"]
     if "torch" in sys.modules:
         lines = ["nothing recorded: no model ran in training mode in this process"]
-    if "torch._dynamo" in sys.modules:
+    if dynamo.is_imported():
         lines.append("(a model and an optimizer inside one compiled function are not seen)")
     if kind == "module" and rest[0] in LAUNCHERS:
         lines += ["to record the processes that it starts:", f"  {rank_command(own, rest[1:])}"]

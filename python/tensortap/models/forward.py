@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
+from tensortap.private.modules import buffers_of
+
 with suppress(ModuleNotFoundError):  # `from tensortap import *` works without it
     import torch
 
@@ -105,7 +107,7 @@ def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> 
     buffers = [
         (part, key, held, held.detach().clone())
         for part in module.modules()
-        for key, held in part._buffers.items()
+        for key, held in buffers_of(part).items()
         if held is not None
     ]
     try:
@@ -116,6 +118,6 @@ def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> 
             return module(*args, **kwargs)
     finally:
         for part, key, held, copy in buffers:  # by contents: batch norm does not change the version
-            part._buffers[key] = held
+            buffers_of(part)[key] = held
             if not torch.equal(held, copy):
                 held.data.copy_(copy)  # a backward pass may still need the version

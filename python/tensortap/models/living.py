@@ -10,6 +10,9 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
+from tensortap.private.modules import is_initialised, parameters_of
+from tensortap.private.optimizers import has_stepped_classes
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -46,8 +49,7 @@ def optimizers() -> list[Any]:
     """
     from torch.optim import Optimizer
 
-    steps = (getattr(one, "step", None) for one in _kinds(Optimizer))
-    if hasattr(Optimizer, "_patch_step_function") and not any(hasattr(s, "hooked") for s in steps):
+    if not has_stepped_classes(_kinds(Optimizer)):
         return []
     return [one for one in living(Optimizer) if hasattr(one, "param_groups")]
 
@@ -66,13 +68,13 @@ def modules() -> list[Any]:
     """Return all modules."""
     from torch.nn import Module
 
-    return [one for one in living(Module) if hasattr(one, "_modules")]
+    return [one for one in living(Module) if is_initialised(one)]
 
 
 def trained_outside(module: Any) -> bool:
     """Return whether an optimizer holds parameters of modules outside this one."""
     own = {id(p) for p in module.parameters()}
-    others = {id(p) for m in modules() for p in m._parameters.values() if id(p) not in own}
+    others = {id(p) for m in modules() for p in parameters_of(m).values() if id(p) not in own}
     return bool(holders(others))
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.functional import layer_norm
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tensortap import _core
 from tensortap.models import forward
@@ -23,6 +22,7 @@ from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.reference_module import Copies
+from tensortap.private.trees import list_tensors, map_tensors
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -153,8 +153,8 @@ class RefinedCoordinateCheck:
             return
         if isinstance(event.output, torch.Tensor):
             call.output = self._copies.of(event.output)
-            before = tree_leaves((call.args, call.kwargs))
-            after = tree_leaves(self._copies.of_all((event.args, event.kwargs or {})))
+            before = list_tensors((call.args, call.kwargs))
+            after = list_tensors(self._copies.of_all((event.args, event.kwargs or {})))
             # A tensor that has not changed since has the same copy.
             call.is_writing = list(map(id, before)) != list(map(id, after))
         else:
@@ -243,7 +243,7 @@ class RefinedCoordinateCheck:
         module, other = self._modules[name], self._reference_modules.get(name)
         if other is None or call.output is None:
             return
-        args, kwargs = tree_map_only(torch.Tensor, given, (call.args, call.kwargs))
+        args, kwargs = map_tensors(given, (call.args, call.kwargs))
         w0_xt = forward.run(other, args, kwargs, call.autocast)
         del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):

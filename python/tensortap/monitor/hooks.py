@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from tensortap.models.unseen import unseen
+from tensortap.compiled.hooks import unseen
 
 if TYPE_CHECKING:
     import torch

@@ -17,9 +17,9 @@ from weakref import ref
 import torch
 
 from tensortap import _core
+from tensortap.compiled.module_call import what_hides_modules
 from tensortap.devices import statistics
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
-from tensortap.models.probes import what_hides_modules
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan, Wanted

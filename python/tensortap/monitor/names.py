@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import torch
 
 from tensortap.models.modules import can_run
+from tensortap.private.modules import PREFIXES
 
 ROOT = "[root module]"
-WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
 
 
 def default_format_module_name_fn(name: str) -> str:
@@ -29,9 +29,9 @@ def default_format_module_name_fn(name: str) -> str:
         >>> default_format_module_name_fn("_orig_mod.fc")
         'fc'
     """
-    if name == "" or name in WRAPPERS:
+    if name == "" or name in PREFIXES:
         return ROOT
-    for wrapper in WRAPPERS:
+    for wrapper in PREFIXES:
         name = name.replace(f"{wrapper}.", "")
     return name
 
@@ -60,6 +60,6 @@ def modules(
     A list of modules has none, and what the root only wraps has those of the root.
     """
     formatted = formatter(root, format_fn)
-    inside = {"module"} if is_ddp(root) else set(WRAPPERS)
+    inside = {"module"} if is_ddp(root) else set(PREFIXES)
     for name, module in root.named_modules():
         yield formatted(name), module, can_run(module) and name not in inside

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from tensortap import _core
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.mixin import MonitorMixin
+from tensortap.private.trees import map_tensors
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -39,7 +39,7 @@ class Copies:
 
     def of_all(self, value: Any) -> Any:
         """Copy every tensor in tuples, lists and dicts; the rest stays what it is."""
-        return tree_map_only(torch.Tensor, self.of, value)
+        return map_tensors(self.of, value)
 
     def clear(self) -> None:
         """Forget all copies."""

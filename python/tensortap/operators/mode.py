@@ -8,17 +8,18 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import sys
 import sysconfig
 from types import CodeType
 from typing import Any, Self
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensortap import _core
+from tensortap.compiled.dynamo import count_graphs
 from tensortap.models.modules import named_parameters, unwrapped, walk
 from tensortap.operators.operator import ITEM_BY_ITEM
+from tensortap.private.autograd import RUN_BACKWARD, module_call_codes
+from tensortap.private.dispatch_mode import TorchDispatchMode
 
 # As in python/ext/operators/log.h.
 IGNORED, EMPTY, OVERWRITES, EACH = 1, 2, 4, 8
@@ -47,10 +48,7 @@ _kinds = {
         (("_functorch", "aot_"), COMPILED),
     )
 }
-_module_calls = {
-    getattr(torch.nn.Module, name).__code__ for name in ("__call__", "_wrapped_call_impl")
-    if hasattr(getattr(torch.nn.Module, name, None), "__code__")
-}  # fmt: skip
+_module_calls = module_call_codes()
 
 
 def describe(func: Any) -> tuple[int, int, tuple[str, ...]]:
@@ -78,7 +76,7 @@ def classify(code: CodeType) -> int:
     if code in _module_calls:
         return MODULE
     if file.startswith(_torch):
-        if code.co_name == "_engine_run_backward":
+        if code.co_name == RUN_BACKWARD:
             return BACKWARD
         for begin, kind in _kinds.items():
             if file.startswith(begin):
@@ -127,9 +125,7 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         if self._stance is not None:
             self._stance.__exit__(*error)
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        graphs = 0 if dynamo is None else dynamo.counters["stats"]["unique_graphs"]
-        self.has_graphs = bool(graphs) and not self._eager
+        self.has_graphs = count_graphs() > 0 and not self._eager
 
     def _name(self, module: torch.nn.Module, root: torch.nn.Module) -> str:
         """Return the path of a module; *root* is the outermost one that is being called."""

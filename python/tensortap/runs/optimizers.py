@@ -12,8 +12,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tensortap.compiled.hooks import unseen
 from tensortap.files.locks import make_lock
-from tensortap.models.unseen import unseen
+from tensortap.private.optimizers import on_steps
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -44,13 +45,11 @@ def listen(listener: Listener) -> None:
         if _has_hooks:
             return
         try:
-            from torch.optim import optimizer
+            import torch.optim  # noqa: F401
         except ModuleNotFoundError:  # NumPy alone: nothing steps
             return
         # torch breaks the graph of a compiled step in any case, right after these hooks.
-        optimizer.register_optimizer_step_pre_hook(unseen(_before, breaks=True))
-        optimizer.register_optimizer_step_post_hook(unseen(_after, breaks=True))
-        _has_hooks = True
+        _has_hooks = on_steps(unseen(_before, breaks=True), unseen(_after, breaks=True))
 
 
 def leave(listener: Listener) -> None:

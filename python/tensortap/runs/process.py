@@ -17,10 +17,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tensortap.display import session
 from tensortap.files.whole import whole_file
+from tensortap.private import capability
 
 if TYPE_CHECKING:
     from tensortap.runs.record import Recording
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 SECONDS_AT_EXIT = 5.0
 
 open_runs: list[Recording] = []  # the innermost is the last
+_losses: list[str] = []  # notes of capabilities that were lost while no run was open
 _is_registered = False
 
 
@@ -45,6 +48,28 @@ def enter(run: Recording) -> None:
         # Not sooner: multiprocessing forgets all finalizers when its child begins.
         register_after_fork(run, lambda _: _finalize())
     open_runs.append(run)
+    while _losses:
+        note_once(run, _losses.pop(0))
+
+
+def note_once(run: Recording, text: str) -> None:
+    """Write a note into a run, unless it has it already."""
+    noted = vars(run).setdefault("noted", set())
+    if text not in noted and not run.closed:
+        noted.add(text)
+        run.note(text)
+
+
+def _note_loss(text: str) -> None:
+    """Note in all open runs, or in the next, that a capability was needed and is lost."""
+    if not open_runs and text not in _losses:
+        _losses.append(text)
+    for run in open_runs:
+        with suppress(Exception):  # whoever needed it goes on
+            note_once(run, text)
+
+
+capability.listeners.append(_note_loss)
 
 
 def leave(run: Recording) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
@@ -24,11 +23,10 @@ from weakref import WeakKeyDictionary, ref
 from tensortap import _core
 from tensortap.display import session
 from tensortap.models.living import all_held, held, holders, living
+from tensortap.private.optimizers import scale_tensor_of, stepping_scaler
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
-    import types
-
     from tensortap.blackbox.box import Box
     from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Watched
@@ -336,7 +334,7 @@ class Steps(optimizers.Listener):
         recorder = self.recorder
         if recorder.closed:
             return
-        scaler = _stepping_scaler()
+        scaler = stepping_scaler()
         is_scaled = scaler is not None
         self._know_scaler(scaler)
         if plan.parts:
@@ -393,7 +391,7 @@ class Steps(optimizers.Listener):
             for scaler in living(torch.amp.GradScaler):
                 self._know_scaler(scaler if scaler.is_enabled() else None)
         scalers = [one for known in self._scalers if (one := known()) is not None]
-        scale = getattr(scalers[0], "_scale", None) if len(scalers) == 1 else None
+        scale = scale_tensor_of(scalers[0]) if len(scalers) == 1 else None
         if scale is None:
             return loss
         with torch.no_grad():
@@ -425,15 +423,3 @@ class Steps(optimizers.Listener):
 
 def _is_untrained(state: int) -> bool:
     return state & (REQUIRES_GRAD | IS_OPTIMIZED) == REQUIRES_GRAD
-
-
-def _stepping_scaler() -> Any:
-    """Return the enabled GradScaler whose step() steps the optimizer now, or None."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
-            scaler = frame.f_locals["self"]
-            return scaler if scaler.is_enabled() else None
-        frame = frame.f_back
-    return None

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from tensortap.blackbox import state
 from tensortap.models.forward import random_states, set_random_states
 from tensortap.models.modules import named_parameters
+from tensortap.private.trees import map_tensors
 from tensortap.runs.record import record
 
 with suppress(ModuleNotFoundError):  # `from tensortap import *` works without it
     import torch
-    from torch.utils._pytree import tree_map_only
 
 Facts = dict[str, Any]  # a name and what must be the same: a tensor, a number, bytes
 
@@ -166,7 +166,7 @@ class _State:
 
 def _cloned(value: Any) -> Any:
     """Return a value with copies of the tensors in it."""
-    return tree_map_only(torch.Tensor, lambda t: t.detach().clone(), value)
+    return map_tensors(lambda t: t.detach().clone(), value)
 
 
 def _copied(value: Any) -> Any:

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tensortap import _core
+from tensortap.compiled.hooks import unseen
+from tensortap.compiled.module_call import what_hides_modules
 from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
 from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
-from tensortap.models.probes import what_hides_modules
-from tensortap.models.unseen import unseen
+from tensortap.private.autograd import LOSS
+from tensortap.private.modules import parameters_of
+from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, IS_SHARDED, REQUIRES_GRAD, Steps
 
@@ -156,6 +159,7 @@ class Watched:
         self.norms: dict[int, list[float]] = {}  # step -> of gradients that lie on devices
         self._replays: dict[int, tuple[int, int]] = {}  # site -> step, calls in replays of a graph
         self.fetched = -1  # the last step of which everything has been read from the devices
+        LOSS.works()  # else a note says that it is not seen
         self.steps = Steps.of(recorder)
         self.box = self.steps.box
         self.core = _core.Watch(
@@ -185,7 +189,7 @@ class Watched:
         self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
         for i, (_, module, key) in enumerate(parameters):
-            parameter = module._parameters[key]
+            parameter = parameters_of(module)[key]
             self._refs.append(None if parameter is None else ref(parameter))
             if parameter is not None and parameter.requires_grad:
                 self.trainable.add(id(parameter))
@@ -271,11 +275,11 @@ class Watched:
 
     def _has_dtensors(self) -> bool:
         parameters = (known() for known in self._refs if known is not None)
-        return any(hasattr(one, "_local_tensor") for one in parameters)
+        return any(map(is_sharded, parameters))
 
     def _is_sharded(self, parameter: Any) -> bool:
         """Return whether this rank may have only a part of it; a DTensor counts as one."""
-        is_split = self._is_fsdp or hasattr(parameter, "_local_tensor")
+        is_split = self._is_fsdp or is_sharded(parameter)
         return is_split and program.rank_and_size()[1] > 1
 
     def end_step(self) -> None:

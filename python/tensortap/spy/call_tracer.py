@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from weakref import ref
 
 from tensortap import _core
+from tensortap.compiled.module_call import what_hides_modules
 from tensortap.files.chrome import Span, chrome_trace
-from tensortap.models.probes import what_hides_modules
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 
 if TYPE_CHECKING:

@@ -10,28 +10,29 @@ from typing import Any
 from weakref import ref
 
 from tensortap import _core
+from tensortap.compiled.dynamo import mark_constant
+from tensortap.compiled.operators import define_operator, make_bytes, make_library
+from tensortap.compiled.results import find_tensors
 from tensortap.models.living import modules
-from tensortap.models.probes import define, find_tensors, make_bytes
+from tensortap.private.capability import Capability
 
 _calls: list[tuple[str, ref[Any] | None, bool, bool]] = []  # of spy_save, in compiled code
 _order: list[Any] = []  # a tensor: calls that change it are neither removed nor reordered
-_libraries: list[Any] = []
 
 
 def _define() -> None:
-    """Register the operator with torch, once."""
-    if _libraries:
-        return
-    import torch
-
-    make: Any = torch.library.Library
-    library = make("tensortap", "FRAGMENT")
-    define(library, "save_v1(Tensor x, Tensor(a!) order, int call) -> ()")
+    """Register the operator with torch."""
+    library = make_library("FRAGMENT")
+    define_operator(library, "save_v1", "(Tensor x, Tensor(a!) order, int call) -> ()")
     library.impl("save_v1", _save, "CompositeExplicitAutograd")
-    library.impl("save_v1", torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
-    torch.library.register_fake("tensortap::save_v1", lambda x, order, call: None, lib=library)
     _order.append(make_bytes(1))
-    _libraries.append(library)
+
+
+SAVES = Capability(
+    "save tensors inside compiled graphs where spy_save is called",
+    "calls of spy_save inside compiled graphs are not seen",
+    _define,
+)
 
 
 def _save(x: Any, order: Any, call: int) -> None:
@@ -41,15 +42,13 @@ def _save(x: Any, order: Any, call: int) -> None:
     _core.spy_save(name, x, of, norm_only=norm_only, stats_only=stats_only)
 
 
+@mark_constant
+@SAVES.guards(otherwise=-1)
 def _number(name: str, module_id: int, norm_only: bool, stats_only: bool) -> int:
-    """Return the number of a call; Dynamo calls this while it traces and keeps the number."""
-    _define()
+    """Return the number of a call, -1 for none; Dynamo calls this while it traces and keeps it."""
     module = next((ref(one) for one in modules() if id(one) == module_id), None)
     _calls.append((name, module, norm_only, stats_only))
     return len(_calls) - 1
-
-
-_number._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result
 
 
 def traced_save(
@@ -69,4 +68,5 @@ def traced_save(
     find_tensors(tensor, "", 0, found)
     for path, one in found:
         call = _number(f"{name}{path}", module_id, norm_only, stats_only)
-        torch.ops.tensortap.save_v1(one, _order[0], call)
+        if call >= 0:
+            torch.ops.tensortap.save_v1(one, _order[0], call)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.compiled.functorch import outside, unwrap
 
 if TYPE_CHECKING:
     import torch
@@ -66,14 +67,8 @@ def _outside() -> Iterator[None]:
     """Leave autograd, vmap and torch.func.grad inside the block."""
     import torch
 
-    with torch.no_grad():
-        if torch._C._functorch.peek_interpreter_stack() is None:
-            yield
-            return
-        from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-        with temporarily_clear_interpreter_stack():
-            yield
+    with torch.no_grad(), outside():
+        yield
 
 
 def plain(t: Any) -> Any:
@@ -84,18 +79,12 @@ def plain(t: Any) -> Any:
     """
     if not hasattr(t, "detach"):
         return t
-    import torch
-
-    inside = torch._C._functorch
     with _outside():
         if type(t).__name__ == "DTensor":
             t = t.to_local()
         if type(t).__name__ == "AsyncCollectiveTensor":
             t = t.wait()
-        while inside.is_functorch_wrapped_tensor(t):
-            batch = inside.maybe_get_bdim(t)
-            t = inside.get_unwrapped(t)
-            t = t.movedim(batch, 0) if batch > 0 else t
+        t = unwrap(t)
         return t.to_dense() if t.is_mkldnn else t.detach()
 
 

@@ -21,8 +21,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tensortap import _core
+from tensortap.compiled.hooks import hidden
 from tensortap.files.locks import make_lock
-from tensortap.models.unseen import hidden
 from tensortap.runs.program import rank_and_size
 from tensortap.spy.compiled import traced_save
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tensortap.private.groups import backend_of, default_group, default_store
 from tensortap.trace import wire
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, joined
 
@@ -64,12 +65,10 @@ class Exchange:
 
     def __init__(self, rank: int, world: int) -> None:
         """Find the group and its store."""
-        from torch.distributed import distributed_c10d as c10d
-
         self.rank, self.world = rank, world
         self.group = _gloo_group()
         self.timeout = _timeout()
-        self.store: Any = c10d._get_default_store()
+        self.store: Any = default_store()
         _entered[0] += 1
         self.prefix = f"tensortap/trace/{_entered[0]}"
         self.sent = 0  # batches announced
@@ -233,11 +232,9 @@ def _left(text: bytes) -> RuntimeError:
 
 def _gloo_group() -> Any:
     """Return None, the default group, if it uses gloo for the CPU, else another group that does."""
-    from torch.distributed import distributed_c10d as c10d
-
-    default = c10d._get_default_group()
+    default = default_group()
     with contextlib.suppress(RuntimeError):
-        if "gloo" in type(default._get_backend(torch.device("cpu"))).__name__.lower():
+        if "gloo" in type(backend_of(default, "cpu")).__name__.lower():
             return None
     if not _beside or _beside[0] is not default:  # another one was initialised since
         _beside[:] = [default, dist.new_group(backend="gloo", timeout=_timeout())]
@@ -248,10 +245,10 @@ def _timeout() -> timedelta:
     """Return the timeout of the program's own group."""
     from torch.distributed import distributed_c10d as c10d
 
-    default = c10d._get_default_group()
+    default = default_group()
     for device in ("cpu", "cuda"):
         with contextlib.suppress(RuntimeError, AttributeError):
-            found = default._get_backend(torch.device(device)).options._timeout
+            found = backend_of(default, device).options._timeout
             if isinstance(found, timedelta):
                 return found
     return c10d.default_pg_timeout

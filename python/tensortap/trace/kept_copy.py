@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
@@ -15,6 +14,8 @@ import numpy as np
 import torch
 
 from tensortap import _core
+from tensortap.compiled.functorch import has_level
+from tensortap.private.dispatch import without_modes
 
 MOST_OBJECTS = 100_000  # that are searched for tensors
 
@@ -43,7 +44,7 @@ def copy_value(value: Any, copies: dict[Any, Any] | None, *, is_forced: bool) ->
 
 def copy_tensor(t: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor that C cannot clone, in memory of their own, on the CPU."""
-    if torch._C._functorch.maybe_current_level() is not None:
+    if has_level():
         raise CannotKeepError("inside vmap or grad")
     kind = type(t).__name__
     if kind in ("FakeTensor", "FunctionalTensor"):
@@ -52,20 +53,12 @@ def copy_tensor(t: torch.Tensor) -> torch.Tensor:
         local: Any = t
         t = local.to_local()
     with (
-        _no_dispatch_modes(),
+        without_modes(),
         torch._C.DisableTorchFunction(),
         torch.inference_mode(False),
         torch.no_grad(),
     ):
         return t.clone().detach() if t.is_cpu else t.detach().cpu()
-
-
-def _no_dispatch_modes() -> Any:
-    if not torch._C._len_torch_dispatch_stack():
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

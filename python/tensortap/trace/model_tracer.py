@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from tensortap import _core
+from tensortap.compiled.hooks import unseen
+from tensortap.compiled.module_call import what_hides_modules
 from tensortap.display import session
 from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
-from tensortap.models.probes import what_hides_modules
-from tensortap.models.unseen import unseen
 from tensortap.runs import process
 from tensortap.trace import callbacks
 from tensortap.trace.gather import Batch, Exchange, join_batches, place

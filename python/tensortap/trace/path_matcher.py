@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from tensortap.models.modules import can_run, inside, is_compiled
+from tensortap.models.modules import can_run, is_compiled
+from tensortap.private.modules import buffers_of, children_of, inside, parameters_of
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
@@ -85,7 +86,7 @@ class PathMatcher:
             return
         head, rest = parts[0], parts[1:]
         is_known = False
-        for key, outer in module._modules.items():
+        for key, outer in children_of(module).items():
             if outer is None or not _fits(head, key):
                 continue
             is_known = True
@@ -101,7 +102,7 @@ class PathMatcher:
         if is_known or head == STAR:
             return
         # What is left is an attribute (fc.weight), or lies inside the output.
-        held = (module._parameters, module._buffers, module.__dict__)
+        held = (parameters_of(module), buffers_of(module), module.__dict__)
         if any(head in table for table in held):
             self._output(module, name, inner=tuple(parts), origin=ATTRIBUTE)
         elif name:

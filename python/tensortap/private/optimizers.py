@@ -1,0 +1,86 @@
+"""Hooks of all optimizers, and how GradScaler calls them.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensortap.private.capability import Capability, expect, find
+
+if TYPE_CHECKING:
+    import types
+
+STEPS = Capability(
+    "count steps, and read parameters and gradients when an optimizer steps",
+    "steps of optimizers, parameters and gradients are not seen",
+)
+
+
+@STEPS.guards(otherwise=False)
+def on_steps(before: Any, after: Any) -> bool:
+    """Call these before and after each step of any optimizer; return whether torch does."""
+    from torch.optim import optimizer
+
+    optimizer.register_optimizer_step_pre_hook(before)
+    optimizer.register_optimizer_step_post_hook(after)
+    return True
+
+
+def _try_scaler() -> None:
+    import torch
+
+    toy = torch.amp.GradScaler("cpu", enabled=False)
+    expect(find(toy, "_enabled") is False, "GradScaler._enabled is something else")
+    expect(find(toy, "_scale", type(None)) is None, "GradScaler._scale is something else")
+    code = torch.amp.GradScaler.step.__code__
+    expect(code.co_varnames[0] == "self", "GradScaler.step is something else")
+
+
+SCALER = Capability(
+    "know that GradScaler has scaled gradients, and skips steps",
+    "whether a GradScaler has scaled gradients is not seen",
+    _try_scaler,
+)
+
+
+def stepping_scaler() -> Any:
+    """Return the enabled GradScaler whose step() steps the optimizer now, or None."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
+            scaler = frame.f_locals.get("self")
+            return scaler if _is_enabled(scaler) else None
+        frame = frame.f_back
+    return None
+
+
+@SCALER.guards(otherwise=False)
+def _is_enabled(scaler: Any) -> bool:
+    return bool(scaler.is_enabled())
+
+
+@SCALER.guards(otherwise=None)
+def scale_tensor_of(scaler: Any) -> Any:
+    """Return the tensor by which a GradScaler multiplies; None: it has not scaled anything yet."""
+    return scaler._scale
+
+
+@SCALER.guards(otherwise=None)
+def scale_of(scaler: Any) -> float | None:
+    """Return by how much a GradScaler scales; None: it has not scaled anything yet."""
+    return None if scaler._scale is None else float(scaler.get_scale())
+
+
+WRAPPED_STEPS = "_patch_step_function"  # of Optimizer: wraps the step of each class, once
+
+
+def has_stepped_classes(kinds: Any) -> bool:
+    """Return whether an optimizer may exist: torch wraps the `step` of its class then."""
+    from torch.optim import Optimizer
+
+    steps = (getattr(one, "step", None) for one in kinds)
+    return not hasattr(Optimizer, WRAPPED_STEPS) or any(hasattr(s, "hooked") for s in steps)
