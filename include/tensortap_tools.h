@@ -579,6 +579,7 @@ typedef struct tt_findings {
     int64_t unread;       /* points that are damaged: no rule saw them */
     const char *left_out; /* "2 sites hold only -Inf where masks do, ..."; NULL: nothing */
     bool is_healthy;      /* nothing was found, and enough was seen to say so */
+    bool has_gaps;        /* something was not seen: the verdict says what */
     const char *verdict;  /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
 } tt_findings;
 

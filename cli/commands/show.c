@@ -66,6 +66,8 @@ static int print_findings(const tt_call *call)
         return 0;
     putchar('\n');
     int lines = 2 + tt_findings_print(findings, most, false);
+    if (findings->has_gaps)
+        lines += tt_findings_print_verdict(findings, 0);
     if (found > most)
         printf("  and %zu more\n", found - most);
     fputs("  ", stdout);

@@ -69,7 +69,7 @@ int tt_findings_print_verdict(const tt_findings *findings, size_t used)
                    : findings->count > 0 ? TT_MOOD_REMARK
                    : is_said             ? TT_MOOD_SPARK
                                          : TT_MOOD_PLAIN;
-    if (findings->count == 0 && !is_said)
+    if ((findings->count == 0 && !is_said) || findings->has_gaps)
         return print_wrapped(mood, findings->verdict, used);
     tt_screen_say(mood, "%s", findings->verdict);
     printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);

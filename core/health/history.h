@@ -15,6 +15,8 @@ typedef struct tt_subject {
     const char *class_name;            /* borrowed; NULL: no module */
 } tt_subject;
 
+enum { TT_GAPS_MOST = 4 }; /* notes about what was not seen that a verdict repeats */
+
 typedef struct tt_history {
     int32_t rank;
     tt_course *courses; /* owned */
@@ -27,14 +29,15 @@ typedef struct tt_history {
     tt_subject *subjects; /* owned */
     size_t subject_cap;
     tt_arena texts;
-    int64_t last_step;         /* -1: no point */
-    int64_t round, round_step; /* the micro-batch that runs, while a run is written */
-    bool is_round_over;        /* backward() has been called in it */
-    const char *allow;         /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
-    int64_t unread;            /* points that are damaged */
-    int32_t modules;           /* of the file that were read */
-    const char *stopped;       /* borrowed; the exception that ended the process; NULL: none */
-    const char *unread_note;   /* borrowed; "66 tensors could not be read: wrapper"; NULL: none */
+    int64_t last_step;              /* -1: no point */
+    int64_t round, round_step;      /* the micro-batch that runs, while a run is written */
+    bool is_round_over;             /* backward() has been called in it */
+    const char *allow;              /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
+    int64_t unread;                 /* points that are damaged */
+    int32_t modules;                /* of the file that were read */
+    const char *stopped;            /* borrowed; the exception that ended the process; NULL: none */
+    const char *gaps[TT_GAPS_MOST]; /* borrowed; notes: "66 tensors could not be read: wrapper" */
+    int32_t gap_count;
 } tt_history;
 
 /* Of every file of a run. */

@@ -197,11 +197,12 @@ static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
     tt_status st = tt_run_file_get(run, file, &about);
     if (st == TT_OK)
         h->stopped = about.stopped;
-    h->unread_note = NULL;
+    h->gap_count = 0;
     tt_note note;
     for (int32_t i = 0; st == TT_OK && tt_run_note(run, file, i, &note) == TT_OK; i++)
-        if (strstr(note.text, " could not be read: ") != NULL)
-            h->unread_note = note.text;
+        if (h->gap_count < TT_GAPS_MOST && (strstr(note.text, " could not be read: ") != NULL ||
+                                            strstr(note.text, " not seen: ") != NULL))
+            h->gaps[h->gap_count++] = note.text;
     for (; st == TT_OK && tt_run_module(run, file, h->modules, &module) == TT_OK; h->modules++)
         st = tt_history_module(h, module.path, module.class_name);
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)

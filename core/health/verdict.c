@@ -40,6 +40,15 @@ static bool has_any(const char *text, const char *words)
     return false;
 }
 
+static void add_gap(tt_seen *seen, const char *gap)
+{
+    for (int32_t i = 0; i < seen->gap_count; i++)
+        if (strcmp(seen->gaps[i], gap) == 0) /* of another rank */
+            return;
+    if (seen->gap_count < TT_GAPS_MOST)
+        seen->gaps[seen->gap_count++] = gap;
+}
+
 tt_seen tt_seen_of(const tt_history *files, int32_t count)
 {
     tt_seen seen = { 0 };
@@ -62,7 +71,8 @@ tt_seen tt_seen_of(const tt_history *files, int32_t count)
             first = course->first_step < first ? course->first_step : first;
             last = course->last_step > last ? course->last_step : last;
         }
-        seen.unread = seen.unread != NULL ? seen.unread : files[i].unread_note;
+        for (int32_t k = 0; k < files[i].gap_count; k++)
+            add_gap(&seen, files[i].gaps[k]);
     }
     seen.steps = last >= first ? last - first + 1 : 0;
     return seen;
@@ -115,6 +125,12 @@ static void say_found(const tt_findings *findings, tt_buf *out)
         (void)tt_buf_printf(out, "%zu warning%s", warnings, warnings == 1 ? "" : "s");
 }
 
+static void say_gaps(const tt_seen *seen, tt_buf *out)
+{
+    for (int32_t i = 0; i < seen->gap_count; i++)
+        (void)tt_buf_printf(out, "; %.200s", seen->gaps[i]);
+}
+
 static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, tt_buf *out)
 {
     (void)tt_buf_printf(out, "nothing found in %lld step%s%s", (long long)seen->steps,
@@ -122,8 +138,7 @@ static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, 
                         seen->steps < ENOUGH ? ", too few for most rules" : "");
     if (seen->stopped != NULL)
         (void)tt_buf_printf(out, "; the program was %.200s", seen->stopped);
-    if (seen->unread != NULL)
-        (void)tt_buf_printf(out, "; %.200s", seen->unread);
+    say_gaps(seen, out);
     if (findings->unread > 0)
         (void)tt_buf_printf(out, "; %lld points are damaged", (long long)findings->unread);
     for (size_t i = 0; i < findings->unchecked_count; i++)
@@ -138,15 +153,18 @@ static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, 
 tt_status tt_verdict_make(tt_findings *findings, const tt_seen *seen, tt_buf *out)
 {
     bool is_seen =
-        seen->steps >= ENOUGH && seen->stopped == NULL && seen->unread == NULL && findings->unread == 0;
+        seen->steps >= ENOUGH && seen->stopped == NULL && seen->gap_count == 0 && findings->unread == 0;
     for (size_t i = 0; i < findings->unchecked_count; i++)
         is_seen = is_seen && !is_grave(findings->unchecked[i].reason);
     findings->is_healthy = findings->count == 0 && is_seen;
-    if (findings->count > 0)
+    findings->has_gaps = seen->gap_count > 0;
+    if (findings->count > 0) {
         say_found(findings, out);
-    else if (findings->is_healthy)
+        say_gaps(seen, out);
+    } else if (findings->is_healthy) {
         (void)tt_buf_text(out, "healthy");
-    else
+    } else {
         say_what_was_seen(findings, seen, out);
+    }
     return out->st;
 }

@@ -19,7 +19,8 @@ typedef struct tt_seen {
     unsigned kinds; /* TT_SEEN_ */
     int64_t steps;
     const char *stopped; /* borrowed; "stopped by ValueError: ..."; NULL: it was not */
-    const char *unread;  /* borrowed; "66 tensors could not be read: wrapper"; NULL: all could */
+    const char *gaps[TT_GAPS_MOST]; /* borrowed; "66 tensors could not be read: wrapper", each once */
+    int32_t gap_count;
 } tt_seen;
 
 tt_seen tt_seen_of(const tt_history *files, int32_t count);

@@ -19,8 +19,9 @@ from versions import needs_probes  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
-from tensortap.models import probes  # noqa: E402
+from tensortap.compiled import module_call  # noqa: E402
 from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
+from tensortap.private.capability import Capability  # noqa: E402
 from tensortap.spy import CallTracer, DebugContext, TensorSaver, spy_save  # noqa: E402
 from tensortap.trace import ModelTracer  # noqa: E402
 
@@ -108,7 +109,10 @@ def test_spy_save_saves_the_same_files(tmp_path: Path) -> None:
 def test_a_torch_that_hides_compiled_modules_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(probes, "is_slot_traced", lambda: False)
+    lost = Capability("", module_call.GRAPHS.loss)
+    lost.lose(RuntimeError("this torch hides modules"))
+    monkeypatch.setattr(module_call.GRAPHS, "why", lost.why)
+    monkeypatch.setattr(module_call.GRAPHS, "_attempt", None)
     model = net()
     model.spare = nn.Linear(1, 1)  # with a newer torch, the only one that is not seen
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -124,8 +128,8 @@ def test_a_torch_that_hides_compiled_modules_is_named_once(
     for text in texts:
         assert "modules were not seen (never called, or compiled): " in text
         assert "spare" in text
-        assert f"torch {torch.__version__} does not show modules inside compiled code" in text
-        assert "update it (2.13 does); torch.compiler.set_stance" in text
+        assert "modules inside compiled graphs are not seen: RuntimeError: this torch hides" in text
+        assert f"(torch {torch.__version__}); torch.compiler.set_stance" in text
 
 
 @needs_probes

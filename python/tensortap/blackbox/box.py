@@ -23,11 +23,11 @@ from tensortap.blackbox.cause import Judge
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
+from tensortap.blackbox.values import take_apart
 from tensortap.compiled.hooks import unseen
 from tensortap.models.forward import random_states
 from tensortap.models.living import held, holders, living
 from tensortap.models.modules import named_parameters
-from tensortap.private.trees import list_tensors
 
 MOST_DUMPS = 3
 SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
@@ -233,7 +233,7 @@ class Box:
         )
         memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
         if not memory.size:
-            tensors = {id(t): t for t in list_tensors(now)}
+            tensors = _tensors_in(now)
             size = sum(t.numel() * t.element_size() for t in tensors.values())
             if 2 * size > self.limit:
                 raise MemoryError(
@@ -396,6 +396,18 @@ class Box:
             "steps": steps,
         }
         file.write(path, facts, parts)
+
+
+def _tensors_in(value: Any) -> dict[int, Any]:
+    """Return the tensors in a nested value, by their ids."""
+    found: dict[int, Any] = {}
+
+    def add(_: str, tensor: Any) -> bool:
+        found[id(tensor)] = tensor
+        return True
+
+    take_apart(value, "", add)
+    return found
 
 
 def _half_of_free() -> int:

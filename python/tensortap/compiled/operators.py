@@ -83,10 +83,19 @@ def define_probes() -> None:
     torch.fx.node.has_side_effect(probe_gradient)
 
 
-def _pass_by(*_: object) -> None:
+def _pass_by(_: Any, slots: Any, *__: object) -> None:
     """Stand for an operator where tensors have no values: while something is compiled."""
+    _check_device(slots)
     if not IS_FORCED:
         inductor.call_directly(NAMES)
+
+
+def _check_device(slots: Any) -> None:
+    if slots.device.type != "cpu":
+        raise RuntimeError(
+            f"tensortap::probe_v1: slots is on {slots.device}; it must be on the CPU, as tensortap "
+            "made it, whatever device x is on"
+        )
 
 
 def _run_on_device(x: Any, slots: Any, *rest: Any) -> None:
@@ -94,11 +103,7 @@ def _run_on_device(x: Any, slots: Any, *rest: Any) -> None:
 
     Its statistics are started now and read later.  The log gets a number that stands for them.
     """
-    if slots.device.type != "cpu":
-        raise RuntimeError(
-            f"tensortap::probe_v1: slots is on {slots.device}; it must be on the CPU, as tensortap "
-            "made it, whatever device x is on"
-        )
+    _check_device(slots)
     if x.device.type == "meta":
         return
     dtype = str(x.dtype).removeprefix("torch.")

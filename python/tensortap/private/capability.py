@@ -107,3 +107,17 @@ def find(module: Any, name: str, kind: type | tuple[type, ...] = object) -> Any:
     found = getattr(module, name)
     expect(isinstance(found, kind), f"{name} is a {type(found).__name__}")
     return found
+
+
+def register_all(*pairs: tuple[Callable[[Any], Any], Any]) -> None:
+    """Register hooks, each with its function of torch: all of them, or none and an exception."""
+    handles: list[Any] = []
+    try:
+        for register, hook in pairs:
+            handles.append(register(hook))
+            expect(hasattr(handles[-1], "remove"), "a hook cannot be removed")
+    except Exception:
+        for handle in handles:
+            if hasattr(handle, "remove"):
+                handle.remove()
+        raise

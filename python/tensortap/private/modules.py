@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensortap.private.capability import Capability
+from tensortap.private.capability import Capability, register_all
 
 
 def parameters_of(module: Any) -> dict[str, Any]:
@@ -75,5 +75,7 @@ def on_registration(hook: Any) -> None:
     """Call *hook* whenever a module registers a parameter or a submodule."""
     from torch.nn.modules import module
 
-    module.register_module_parameter_registration_hook(hook)
-    module.register_module_module_registration_hook(hook)
+    register_all(
+        (module.register_module_parameter_registration_hook, hook),
+        (module.register_module_module_registration_hook, hook),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tensortap.private.capability import Capability, expect, find
+from tensortap.private.capability import Capability, find, register_all
 
 if TYPE_CHECKING:
     import types
@@ -24,19 +24,17 @@ def on_steps(before: Any, after: Any) -> bool:
     """Call these before and after each step of any optimizer; return whether torch does."""
     from torch.optim import optimizer
 
-    optimizer.register_optimizer_step_pre_hook(before)
-    optimizer.register_optimizer_step_post_hook(after)
+    register_all(
+        (optimizer.register_optimizer_step_pre_hook, before),
+        (optimizer.register_optimizer_step_post_hook, after),
+    )
     return True
 
 
 def _try_scaler() -> None:
     import torch
 
-    toy = torch.amp.GradScaler("cpu", enabled=False)
-    expect(find(toy, "_enabled") is False, "GradScaler._enabled is something else")
-    expect(find(toy, "_scale", type(None)) is None, "GradScaler._scale is something else")
-    code = torch.amp.GradScaler.step.__code__
-    expect(code.co_varnames[0] == "self", "GradScaler.step is something else")
+    find(torch.amp.GradScaler("cpu"), "_scale", type(None))
 
 
 SCALER = Capability(
@@ -53,14 +51,9 @@ def stepping_scaler() -> Any:
         code = frame.f_code
         if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
             scaler = frame.f_locals.get("self")
-            return scaler if _is_enabled(scaler) else None
+            return scaler if hasattr(scaler, "is_enabled") and scaler.is_enabled() else None
         frame = frame.f_back
     return None
-
-
-@SCALER.guards(otherwise=False)
-def _is_enabled(scaler: Any) -> bool:
-    return bool(scaler.is_enabled())
 
 
 @SCALER.guards(otherwise=None)
@@ -72,7 +65,9 @@ def scale_tensor_of(scaler: Any) -> Any:
 @SCALER.guards(otherwise=None)
 def scale_of(scaler: Any) -> float | None:
     """Return by how much a GradScaler scales; None: it has not scaled anything yet."""
-    return None if scaler._scale is None else float(scaler.get_scale())
+    if not scaler.is_enabled() or scaler._scale is None:
+        return None
+    return float(scaler.get_scale())
 
 
 WRAPPED_STEPS = "_patch_step_function"  # of Optimizer: wraps the step of each class, once
