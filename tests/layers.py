@@ -60,19 +60,59 @@ EXT_BELOW = {
 
 # Package of python/tensortap -> the packages that it may import, besides its own and _core.
 FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
+QUARANTINE = {"private", "compiled"}  # private names of torch stand here
 PACKAGES = {
-    "analysis": set(),
-    "models": {"devices", "files"},
-    "display": {"files"},
+    "private": set(),
     "files": set(),
+    "display": {"files"},
     "devices": {"files"},
+    "compiled": {"private", "devices", "files"},
+    "analysis": QUARANTINE,
+    "models": {"devices", "files", *QUARANTINE},
     "findings": {"models", "display"},
-    "blackbox": {"models", "files"},
-    "runs": {"models", "display", "files", "devices", "findings", "blackbox"},
-    **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},
-    "commands": {"models", "display", "files", "blackbox", "runs", *FRONT_ENDS},
+    "blackbox": {"models", "files", *QUARANTINE},
+    "runs": {"models", "display", "files", "devices", "findings", "blackbox", *QUARANTINE},
+    **{
+        name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
+        for name in FRONT_ENDS
+    },
+    "commands": {"models", "display", "files", "blackbox", "runs", *QUARANTINE, *FRONT_ENDS},
+}
+#: Files outside of it that use private names, each of one part of torch or Python.
+EXCEPTIONS = {
+    "blackbox/loaders.py",  # iterators of DataLoader
+    "models/call_impl.py",  # the text of nn.Module._call_impl
 }
 OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use
+#: Private names that are not torch's: documented by Python, or guarded where they are used.
+OF_PYTHON = {
+    "_at_fork_reinit",
+    "_bit_generator",
+    "_cls",
+    "_exit",
+    "_fields",
+    "_getframe",
+    "_parse_exception_table",
+}
+#: The same for files of the extension, relative to python/ext: what of torch each looks up by name.
+EXT_QUARANTINE = {
+    "calls/source.c",  # the slot and the tables of nn.Module
+    "calls/source.h",
+    "calls/traced.c",
+    "lines/path.c",  # attributes that are found in tables of nn.Module
+    "operators/log.c",  # the engine of autograd
+    "operators/memory.c",  # storages
+    "operators/line.c",
+    "operators/read.c",  # sparse tensors
+    "runs/watch_record.c",  # DTensor
+    "tensor/refusal.c",
+    "tensor/symbols.h",  # C++
+    "tensor/symbols.c",
+    "tensor/torch.c",
+    "tensor/torch.h",
+    "tensor/view.c",
+    "tensor/walk.c",
+}
 TOP = {
     "__init__.py",
     "__main__.py",
@@ -285,6 +325,72 @@ def check_packages(root: Path) -> Iterator[str]:
             yield f"{path.as_posix()}:{line}: {what}"
 
 
+def named_privately(tree: ast.AST, own: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line number, name) of private modules and members of torch; *own* are ours."""
+
+    modules = {name for _, _, names in own_imports(tree) for name in names}
+
+    def is_private(name: str) -> bool:
+        return bool(re.match(r"_[a-zA-Z]", name)) and name not in own
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+            parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            yield from ((node.lineno, part) for part in parts if re.match(r"_[a-zA-Z]", part))
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if re.match(r"torch\.(.*\.)?_", alias.name):
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            if ast.unparse(node.value) not in {"self", "cls", "_core", *modules}:
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.Attribute) and re.match(r"_[a-zA-Z]", node.attr):
+            if re.match(r"torch\b", ast.unparse(node.value)):
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.match(r"torch\.(\w+\.)*_[a-zA-Z]", node.value):
+                yield node.lineno, node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"getattr", "hasattr"}:
+            asked = node.args[1] if len(node.args) > 1 else None
+            if isinstance(asked, ast.Constant) and is_private(str(asked.value)):
+                yield node.lineno, str(asked.value)
+
+
+def check_quarantine(root: Path) -> Iterator[str]:
+    """Yield uses of private names of torch outside of the files that are for them."""
+    trees: dict[Path, ast.AST] = {}
+    own = set(OF_PYTHON)
+    for path in files(root):
+        place = path.as_posix()
+        if place.startswith("python/tensortap/") and path.suffix in {".py", ".pyi"}:
+            tree = ast.parse((root / path).read_text(encoding="utf-8"))
+            own |= private_names(tree) | {
+                node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)
+            }
+            if path.suffix == ".py":
+                trees[path] = tree
+    for path, tree in trees.items():
+        inside = path.relative_to("python/tensortap")
+        if inside.parts[0] in QUARANTINE or inside.as_posix() in EXCEPTIONS:
+            continue
+        for line, name in named_privately(tree, own):
+            what = f"{name} is private to torch; use it in python/tensortap/private or compiled"
+            yield f"{path.as_posix()}:{line}: {what}"
+    for path in files(root):
+        place = path.as_posix()
+        if not place.startswith("python/ext/") or path.suffix not in {".c", ".h"}:
+            continue
+        if path.relative_to("python/ext").as_posix() in EXT_QUARANTINE:
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        for found in re.finditer(r'"(torch\._[\w.]*|_[a-zA-Z]\w*)"', text):
+            if found[1] in own:
+                continue
+            line = text.count("\n", 0, found.start()) + 1
+            what = f"{found[1]} is private to torch; list the file in EXT_QUARANTINE"
+            yield f"{place}:{line}: {what} of tests/layers.py, with the reason"
+
+
 def check_callers(root: Path) -> Iterator[str]:
     """Yield functions of the public headers that no program uses."""
     users = [
@@ -347,6 +453,7 @@ CHECKS = (
     check_includes,
     check_prefixes,
     check_packages,
+    check_quarantine,
     check_callers,
     check_counts,
     check_files,

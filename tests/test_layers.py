@@ -42,7 +42,9 @@ SOUND = {
     "python/tensortap/__init__.py": "from tensortap import flow\n",
     "python/tensortap/runs/run.py": "from tensortap import _core\n_core._private()\n",
     "python/tensortap/flow/render.py": "from tensortap.runs.run import Run\n",
-    "python/tensortap/spy/saver.py": "import torch\ntorch._private()\n",
+    "python/tensortap/spy/saver.py": "import torch\ntorch.public()\n",
+    "python/tensortap/private/tensors.py": "import torch\ntorch._private()\n",
+    "python/ext/lines/path.c": '#include "base/compat.h"\nchar *name = "_modules";\n',
     "tests/python/__init__.py": "",
 }
 
@@ -154,6 +156,21 @@ class Layers(unittest.TestCase):
         ):
             self.assert_caught("python/tensortap/flow/new.py", text, "is private to another module")
 
+    def test_private_names_of_torch_stay_in_their_quarantine(self) -> None:
+        for text in (
+            "import torch\ntorch._private()\n",
+            "import torch._dynamo\n",
+            "from torch._dynamo import config\n",
+            "from torch.utils.data.dataloader import _BaseDataLoaderIter\n",
+            "def f(x):\n    return x._local_tensor\n",
+            "def f(x):\n    return getattr(x, '_local_tensor', x)\n",
+            "import sys\nsys.modules['torch._dynamo']\n",
+        ):
+            self.assert_caught("python/tensortap/spy/new.py", text, "is private to torch")
+        self.assert_caught(
+            "python/ext/track/new.c", 'char *name = "torch._dynamo";\n', "is private to torch"
+        )
+
     def test_private_members_of_another_package_are_not_used(self) -> None:
         run = "class Run:\n    def f(self):\n        self._reader = 1\n"
         use = "def f(run):\n    return run._reader\n"
@@ -161,7 +178,8 @@ class Layers(unittest.TestCase):
         said = self.violations(**planted)
         self.assertEqual(len(said), 1, said)
         self.assertIn("spy/new.py:2: run._reader is private to another module", said[0])
-        planted["python/tensortap/spy/new.py"] = use.replace("run._reader", "run._modules")
+        del planted["python/tensortap/spy/new.py"]
+        planted["python/tensortap/private/new.py"] = use.replace("run._reader", "run._modules")
         self.assertEqual(self.violations(**planted), [])
         inside = {"python/tensortap/runs/new.py": run, "python/tensortap/runs/other.py": use}
         self.assertEqual(self.violations(**inside), [])

@@ -7,6 +7,7 @@ program under `tensortap run`, and prints what came of it as a line of JSON.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -144,6 +145,23 @@ def run_case(path: str, way: str, backend: str, folder: Path) -> dict[str, Any]:
         result["verdict"] = str(health)
         result["findings"] = [one.rule for one in health]
     return result
+
+
+def warm_up() -> None:
+    """Import everything, so that cases need not; nothing of torch has been tried by then."""
+    import torch
+    import torch._dynamo
+
+    torch.set_num_threads(1)
+    with contextlib.suppress(ImportError):
+        import torch._inductor.codegen.wrapper
+    model = torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
+    model(torch.ones(2, 2)).sum().backward()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    del model
+    gc.collect()
+    gc.freeze()  # searches for living modules are quicker
 
 
 def main() -> None:

@@ -92,6 +92,13 @@ INDUCTOR = [
 ]
 
 
+#: We give torch what we get here: if it raised, it would do so without us.
+PASSED_ON = {
+    ("torch.utils.data.dataloader:_BaseDataLoaderIter._next_index", way)
+    for way in ("raises", "signature")
+}
+
+
 class Lab:
     """A process that has imported torch, and forks for each case."""
 
@@ -123,6 +130,8 @@ class Lab:
 
     def check(self, name: str, way: str, backend: str) -> None:
         """Train with a name broken, and compare."""
+        if (name, way) in PASSED_ON:
+            return
         plain, whole = self.usual(None, backend), self.usual("", backend)
         done = self.run(name, way, backend)
         case = f"{name} {way} {backend}: {done}"
@@ -133,6 +142,8 @@ class Lab:
         assert set(done["findings"]) <= set(whole["findings"]), case
         is_said = any(" not seen: " in note for note in done["notes"])
         if done["points"] != whole["points"]:
+            assert done["notes"], case
+        if sum(done["points"].values()) < sum(whole["points"].values()):
             assert is_said, case
         assert (" not seen: " in done["verdict"]) == is_said, case
 
@@ -154,23 +165,24 @@ def test_nothing_is_lost_with_the_torch_that_is_here(lab: Lab) -> None:
         assert set(whole["points"].values()) == {12}
 
 
-@pytest.mark.parametrize("at", range(len(EAGER)), ids=lambda at: EAGER[at])
-def test_a_name_that_is_broken_in_one_way_harms_no_eager_program(lab: Lab, at: int) -> None:
-    lab.check(EAGER[at], list(WAYS)[at % len(WAYS)], "none")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_broken_name_harms_no_eager_program(lab: Lab, way: str) -> None:
+    for name in EAGER:
+        lab.check(name, way, "none")
 
 
 @needs_probes
-@pytest.mark.parametrize("at", range(len(COMPILED)), ids=lambda at: COMPILED[at])
+@pytest.mark.parametrize("at", range(len(COMPILED)), ids=COMPILED)
 def test_a_name_that_is_broken_in_one_way_harms_no_compiled_program(lab: Lab, at: int) -> None:
     lab.check(COMPILED[at], list(WAYS)[at % len(WAYS)], "aot_eager")
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("backend", ["none", "aot_eager"])
+@needs_probes
 @pytest.mark.parametrize("way", WAYS)
-def test_a_broken_name_harms_no_program(lab: Lab, way: str, backend: str) -> None:
+def test_a_broken_name_harms_no_compiled_program(lab: Lab, way: str) -> None:
     for name in EAGER + COMPILED:
-        lab.check(name, way, backend)
+        lab.check(name, way, "aot_eager")
 
 
 @pytest.mark.heavy

@@ -60,8 +60,8 @@ def leave(listener: Box) -> None:
         wrapped.__next__, wrapped._next_index = _own
 
 
-def _next(self: Any) -> Any:
-    batch = _own[0](self)
+def _next(self: Any, *args: Any, **kwargs: Any) -> Any:
+    batch = _own[0](self, *args, **kwargs)
     if _listeners:
         loader, rows = _name(self), _take_rows(self)
         for listener in tuple(_listeners) if loader else ():
@@ -69,8 +69,8 @@ def _next(self: Any) -> Any:
     return batch
 
 
-def _next_index(self: Any) -> Any:
-    rows = _own[1](self)
+def _next_index(self: Any, *args: Any, **kwargs: Any) -> Any:
+    rows = _own[1](self, *args, **kwargs)
     _note_rows(self, rows)
     return rows
 

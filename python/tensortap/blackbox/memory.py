@@ -13,6 +13,7 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.blackbox.values import Tree, take_apart
+from tensortap.private.tensors import version_of
 
 #: Names of types in a .safetensors file.
 WORDS = {
@@ -58,7 +59,7 @@ class Kept:
 def identity(tensor: Any) -> tuple[Any, ...]:
     """Return what stays the same while a tensor has the same contents."""
     try:
-        return tensor.data_ptr(), tensor._version, tensor.shape, tensor.dtype, tensor.stride()
+        return tensor.data_ptr(), version_of(tensor), tensor.shape, tensor.dtype, tensor.stride()
     except RuntimeError:  # an inference tensor has no version, a fake one no memory
         return (id(tensor),)
 

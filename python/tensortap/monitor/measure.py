@@ -24,6 +24,7 @@ from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan, Wanted
 from tensortap.monitor.results import Results
+from tensortap.private.tensors import is_view, set_grad_mode
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -179,7 +180,7 @@ class Measure:
         """Call users' functions with a copy of a tensor."""
         plan = self._plans[name]
         is_enabled = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # as no_grad does it, at a tenth of the price
+        set_grad_mode(False)
         try:
             copy = tensor.clone()
             for call in plan.own.calls:
@@ -187,7 +188,7 @@ class Measure:
             if plan.difference and self.monitor.has_reference_module():
                 self._differences(name, plan.difference, copy)
         finally:
-            torch._C._set_grad_enabled(is_enabled)
+            set_grad_mode(is_enabled)
 
     def _differences(self, name: str, wanted: Wanted, copy: torch.Tensor) -> None:
         other = self.monitor._reference.next(name)
@@ -363,7 +364,7 @@ def _checked(result: Any) -> Any:
 def _of_its_own(result: Any, tensor: torch.Tensor) -> Any:
     """Copy a result that may share the program's memory, which will change."""
     if isinstance(result, torch.Tensor) and (
-        result._is_view()
+        is_view(result)
         or sys.getrefcount(result) > OUR_REFERENCES  # somebody else has it
         or result.data_ptr() == tensor.data_ptr()
     ):

@@ -20,6 +20,7 @@ from tensortap.models.modules import named_parameters, unwrapped, walk
 from tensortap.operators.operator import ITEM_BY_ITEM
 from tensortap.private.autograd import RUN_BACKWARD, module_call_codes
 from tensortap.private.dispatch_mode import TorchDispatchMode
+from tensortap.private.tensors import schema_of, storage_key
 
 # As in python/ext/operators/log.h.
 IGNORED, EMPTY, OVERWRITES, EACH = 1, 2, 4, 8
@@ -53,7 +54,7 @@ _module_calls = module_call_codes()
 
 def describe(func: Any) -> tuple[int, int, tuple[str, ...]]:
     """Return what kind of operator it is, and the arguments that it writes: positions and names."""
-    schema = getattr(func, "_schema", None)
+    schema = schema_of(func)
     if schema is None:  # a higher-order operator
         return 0, 0, ()
     space, _, name = schema.name.partition("::")
@@ -139,6 +140,6 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         inner = unwrapped(model)
         for name, tensor in [*named_parameters(inner).items(), *inner.named_buffers()]:
             try:
-                self.parameters.setdefault(tensor.untyped_storage()._cdata, name)
+                self.parameters.setdefault(storage_key(tensor), name)
             except Exception:  # one without a storage: lazy, of a subclass
                 continue

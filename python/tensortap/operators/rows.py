@@ -19,6 +19,7 @@ from tensortap.operators.operator import (
     Phase,
 )
 from tensortap.operators.origin import judge
+from tensortap.private.tensors import schema_of
 
 if TYPE_CHECKING:
     from tensortap.operators.mode import Mode
@@ -81,7 +82,7 @@ def _phase(flags: int, is_backward: bool) -> Phase:
 
 
 def _name(func: Any) -> tuple[str, str]:
-    schema = getattr(func, "_schema", None)
+    schema = schema_of(func)
     return (str(func), "") if schema is None else (schema.name, schema.overload_name)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensortap.private.capability import Capability, register_all
+from tensortap.private.capability import Capability, find, register_all
 
 
 def parameters_of(module: Any) -> dict[str, Any]:
@@ -57,11 +57,15 @@ def inside(module: Any) -> Any:
     """Return the module that a wrapper of torch wraps; None if this is not a wrapper."""
     for kind in type(module).__mro__:
         if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
-            try:
-                return getattr(module, WRAPPERS[kind.__name__])
-            except AttributeError as error:
-                UNWRAPPING.lose(error)
+            return _wrapped(module, WRAPPERS[kind.__name__])
     return None
+
+
+@UNWRAPPING.guards(otherwise=None)
+def _wrapped(module: Any, name: str) -> Any:
+    from torch.nn import Module
+
+    return find(module, name, Module)
 
 
 CREATION = Capability(

@@ -16,6 +16,7 @@ import torch
 from tensortap import _core
 from tensortap.compiled.functorch import has_level
 from tensortap.private.dispatch import without_modes
+from tensortap.private.tensors import without_functions
 
 MOST_OBJECTS = 100_000  # that are searched for tensors
 
@@ -54,7 +55,7 @@ def copy_tensor(t: torch.Tensor) -> torch.Tensor:
         t = local.to_local()
     with (
         without_modes(),
-        torch._C.DisableTorchFunction(),
+        without_functions(),
         torch.inference_mode(False),
         torch.no_grad(),
     ):
