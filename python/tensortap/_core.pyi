@@ -179,7 +179,7 @@ def _announce(module: Any, function: Callable[[Any], object] | None, /) -> None:
 def _set_traced_call(
     function: Callable[..., Any],
     listen: Callable[[], list[Any] | None],
-    make_slots: Callable[[int], tuple[Any, bool]],
+    make_slots: Callable[[int], tuple[Any, bool] | None],
     make_forward: Callable[[Any], Any],
     make_tensor: Callable[[bytearray, str, tuple[int, ...]], Any],
     /,

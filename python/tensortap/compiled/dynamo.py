@@ -119,7 +119,7 @@ def listen(begin: Callable[..., None]) -> list[Any] | None:
     try:
         from torch._dynamo.callback import callback_handler
 
-        handlers = find(callback_handler, "start_callbacks", list)
+        handlers: list[Any] = find(callback_handler, "start_callbacks", list)
         callback_handler.register_start_callback(begin)
         expect(begin in handlers, "register_start_callback does not register")
     except Exception as error:

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
 from tensortap.private.capability import Capability, expect
 
@@ -35,5 +36,5 @@ def module_call_codes() -> set[CodeType]:
     """Return the code of the functions that call a module."""
     import torch
 
-    found = (getattr(torch.nn.Module, name, None) for name in MODULE_CALLS)
+    found: list[Any] = [getattr(torch.nn.Module, name, None) for name in MODULE_CALLS]
     return {one.__code__ for one in found if hasattr(one, "__code__")}

@@ -21,6 +21,7 @@ listeners: list[Callable[[str], None]] = []
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Otherwise = TypeVar("Otherwise")
 
 
 class Capability:
@@ -76,13 +77,15 @@ class Capability:
             listener(self.note)
 
     def guards(
-        self, otherwise: Result
-    ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+        self, otherwise: Otherwise
+    ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result | Otherwise]]:
         """Return a decorator: the function returns *otherwise* where the capability is lost."""
 
-        def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        def decorate(
+            function: Callable[Arguments, Result],
+        ) -> Callable[Arguments, Result | Otherwise]:
             @functools.wraps(function)
-            def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | Otherwise:
                 if not self.works():
                     return otherwise
                 try:

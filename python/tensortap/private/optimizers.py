@@ -50,7 +50,7 @@ def stepping_scaler() -> Any:
     while frame is not None:
         code = frame.f_code
         if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
-            scaler = frame.f_locals.get("self")
+            scaler: Any = frame.f_locals.get("self")
             return scaler if hasattr(scaler, "is_enabled") and scaler.is_enabled() else None
         frame = frame.f_back
     return None
