@@ -7,6 +7,7 @@ is not seen, and the verdict of health is not "healthy".
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -16,12 +17,23 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from broken_names import WAYS
-from versions import needs_probes
+from broken_names import WAYS  # noqa: E402
+from commands import tensortap  # noqa: E402
+from versions import needs_probes  # noqa: E402
+
+import tensortap as tt  # noqa: E402
+from tensortap.private.capability import Capability  # noqa: E402
 
 HARNESS = Path(__file__).with_name("broken_names.py")
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
+PACKAGE = Path(tt.__file__).parent
+QUARANTINE = [
+    *(one for name in ("private", "compiled") for one in (PACKAGE / name).glob("*.py")),
+    PACKAGE / "spy" / "compiled.py",
+    PACKAGE / "blackbox" / "loaders.py",
+]
 
 #: Those that eager programs use too.
 EAGER = [
@@ -155,6 +167,64 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     assert one.process.stdin is not None
     one.process.stdin.close()
     one.process.wait(timeout=60)
+
+
+def test_the_page_for_developers_lists_all_capabilities() -> None:
+    found = set()
+    names = [f"tensortap.{one.parent.name}.{one.stem}" for one in QUARANTINE if one.stem[0] != "_"]
+    for name in names:
+        for key, value in vars(importlib.import_module(name)).items():
+            if isinstance(value, Capability):
+                found.add((key, value.purpose, value.loss))
+    page = ARCHITECTURE.read_text().partition("## Private names of torch")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert {(key.strip("`"), purpose, loss) for _, key, purpose, loss in rows} == found
+
+
+def test_a_machine_without_meminfo_has_a_black_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_text
+
+    def without(path: Path, *args: Any, **kwargs: Any) -> str:
+        if str(path) == "/proc/meminfo":
+            raise FileNotFoundError(path)
+        return read(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", without)
+    with tt.record(tmp_path / "run", black_box=4) as run:
+        assert run.box is not None
+        assert run.box.limit > 1 << 20
+
+
+def test_a_verdict_says_what_was_not_seen(tmp_path: Path) -> None:
+    note = "modules inside compiled graphs are not seen: AttributeError: there is no x"
+    for name, grows in (("fine", False), ("bad", True)):
+        with tt.record(tmp_path / name) as run:
+            for step in range(60):
+                run.log("loss", 10.0**step if grows else 1 / (step + 1))
+                run.step()
+            run.note(note)
+        assert bool(tt.health(tmp_path / name).errors) == grows
+        for command in ("health", "show", "explain"):
+            done = tensortap(command, name, folder=tmp_path)
+            said = " ".join(done.stdout.split())
+            assert said.count(note) == 1, (command, done.stdout)
+            assert "healthy" not in said
+
+
+def test_a_capability_that_is_lost_before_a_run_begins_is_noted_in_it_once(tmp_path: Path) -> None:
+    one = Capability("see", "toys are not seen")
+    one.lose(RuntimeError("there are\nnone"))
+    for name in ("first", "second", "third"):
+        with tt.record(tmp_path / name):
+            if name != "second":
+                assert not one.works()
+                assert not one.works()
+    texts = [[note.text for note in tt.open(tmp_path / name).notes] for name in ("first", "second")]
+    expected = f"toys are not seen: RuntimeError: there are none (torch {torch.__version__})"
+    assert texts == [[expected], []]
+    assert [note.text for note in tt.open(tmp_path / "third").notes] == [expected]
 
 
 def test_nothing_is_lost_with_the_torch_that_is_here(lab: Lab) -> None:

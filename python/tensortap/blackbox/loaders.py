@@ -27,7 +27,7 @@ _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 BATCHES = Capability(
     "keep the batches of DataLoaders in the black box",
-    "batches of DataLoaders are not seen, and a replay reads the data again",
+    "batches of DataLoaders are not in the black box, and a replay reads the data again",
 )
 
 
