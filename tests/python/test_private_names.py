@@ -24,6 +24,7 @@ from commands import tensortap  # noqa: E402
 from versions import needs_probes  # noqa: E402
 
 import tensortap as tt  # noqa: E402
+from tensortap.compiled import dynamo  # noqa: E402
 from tensortap.private.capability import Capability  # noqa: E402
 
 HARNESS = Path(__file__).with_name("broken_names.py")
@@ -159,14 +160,48 @@ class Lab:
             assert is_said, case
         assert (" not seen: " in done["verdict"]) == is_said, case
 
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     one = Lab(tmp_path_factory.mktemp("names"))
     yield one
-    assert one.process.stdin is not None
-    one.process.stdin.close()
-    one.process.wait(timeout=60)
+    one.close()
+
+
+#: torch.compile imports Dynamo, and no call is eager.
+COLD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, tensortap as tt
+from broken_names import break_name
+break_name("torch._dynamo.callback:callback_handler", "deleted")
+assert "torch._dynamo" not in sys.modules
+model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+with tt.record(sys.argv[2], model=model):
+    call = torch.compile(lambda x: model(x).sum(), backend="eager")
+    call(torch.ones(1, 2)).backward()
+"""
+
+
+@needs_probes
+def test_a_compiled_model_is_seen_though_dynamo_does_not_tell_that_it_begins(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COLD, str(HARNESS.parent), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    assert run.names("activation/*") == ["activation/0", "activation/(root)"]
+    assert [note.text.partition(":")[0] for note in run.notes] == [dynamo.STARTS.loss]
 
 
 def test_the_page_for_developers_lists_all_capabilities() -> None:
@@ -232,7 +267,7 @@ def test_nothing_is_lost_with_the_torch_that_is_here(lab: Lab) -> None:
         plain, whole = lab.usual(None, backend), lab.usual("", backend)
         assert whole["out"] == plain["out"]
         assert whole["notes"] == []
-        assert set(whole["points"].values()) == {12}
+        assert set(whole["points"].values()) == {24}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -109,6 +109,15 @@ STARTS = Capability(
 )
 
 
+_is_complete = False  # its import has ended
+
+
+def end_import() -> None:
+    """Note that all of Dynamo has been imported; Python itself says so a moment later."""
+    global _is_complete
+    _is_complete = True
+
+
 def listen(begin: Callable[..., None]) -> list[Any] | None:
     """Have Dynamo call *begin* whenever it begins to compile; call it now if it has begun.
 
@@ -124,7 +133,7 @@ def listen(begin: Callable[..., None]) -> list[Any] | None:
         expect(begin in handlers, "register_start_callback does not register")
     except Exception as error:
         spec = sys.modules["torch._dynamo"].__spec__
-        if not getattr(spec, "_initializing", False):
+        if _is_complete or not getattr(spec, "_initializing", False):
             STARTS.lose(error)
             begin()
         return None

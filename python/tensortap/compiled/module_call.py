@@ -223,6 +223,11 @@ def _make_forward(module: Any) -> Any:
     return MethodType(made, module)
 
 
+def _end_import() -> None:
+    dynamo.end_import()
+    _core._dynamo_imported()
+
+
 _core._set_traced_call(call_module, _listen, _make_slots, _make_forward, make_tensor)
 if not dynamo.is_imported():  # compiling may import it, with no eager call before
-    when_imported("torch._dynamo", _core._dynamo_imported)
+    when_imported("torch._dynamo", _end_import)
