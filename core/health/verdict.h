@@ -18,7 +18,7 @@ enum {
 typedef struct tt_seen {
     unsigned kinds; /* TT_SEEN_ */
     int64_t steps;
-    const char *stopped; /* borrowed; "stopped by ValueError: ..."; NULL: it was not */
+    const char *stopped;            /* borrowed; "stopped by ValueError: ..."; NULL: it was not */
     const char *gaps[TT_GAPS_MOST]; /* borrowed; "66 tensors could not be read: wrapper", each once */
     int32_t gap_count;
 } tt_seen;

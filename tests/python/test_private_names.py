@@ -26,6 +26,7 @@ from versions import needs_probes  # noqa: E402
 import tensortap as tt  # noqa: E402
 from tensortap.compiled import dynamo  # noqa: E402
 from tensortap.private.capability import Capability  # noqa: E402
+from tensortap.private.modules import UNWRAPPING, inside  # noqa: E402
 
 HARNESS = Path(__file__).with_name("broken_names.py")
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
@@ -260,6 +261,13 @@ def test_a_capability_that_is_lost_before_a_run_begins_is_noted_in_it_once(tmp_p
     expected = f"toys are not seen: RuntimeError: there are none (torch {torch.__version__})"
     assert texts == [[expected], []]
     assert [note.text for note in tt.open(tmp_path / "third").notes] == [expected]
+
+
+def test_a_wrapper_that_is_not_complete_loses_nothing() -> None:
+    wrapper = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
+    torch.nn.Module.__init__(wrapper)
+    assert inside(wrapper) is None
+    assert UNWRAPPING.works()
 
 
 def test_nothing_is_lost_with_the_torch_that_is_here(lab: Lab) -> None:

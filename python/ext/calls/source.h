@@ -207,12 +207,12 @@ typedef struct calls_state {
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
     /* Of traced.c and slots.c: */
-    PyObject *dynamo;        /* owned; "torch._dynamo" */
-    Py_ssize_t module_count; /* of sys.modules, when it was not among them */
+    PyObject *dynamo;                             /* owned; "torch._dynamo" */
+    Py_ssize_t module_count;                      /* of sys.modules, when it was not among them */
     PyObject *listen, *make_slots, *make_forward; /* owned or NULL; of compiled/module_call.py */
     PyObject *make_tensor;                        /* ... likewise */
     PyObject *no_args;                            /* owned or NULL; the empty tuple */
-    PyObject *forward_code;  /* owned or NULL; of what make_forward makes */
+    PyObject *forward_code;                       /* owned or NULL; of what make_forward makes */
     PyObject *probe_numbers; /* owned or NULL; (role, text, is first, is last): index in probes */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
     PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */

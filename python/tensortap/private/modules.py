@@ -57,7 +57,8 @@ def inside(module: Any) -> Any:
     """Return the module that a wrapper of torch wraps; None if this is not a wrapper."""
     for kind in type(module).__mro__:
         if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
-            return _wrapped(module, WRAPPERS[kind.__name__])
+            is_complete = bool(children_of(module))  # else its __init__ goes on
+            return _wrapped(module, WRAPPERS[kind.__name__]) if is_complete else None
     return None
 
 
