@@ -98,7 +98,6 @@ OF_PYTHON = {
 EXT_QUARANTINE = {
     "calls/source.c",  # the slot and the tables of nn.Module
     "calls/source.h",
-    "calls/traced.c",
     "lines/path.c",  # attributes that are found in tables of nn.Module
     "operators/log.c",  # the engine of autograd
     "operators/memory.c",  # storages

@@ -154,7 +154,7 @@ static void prepare_parts(calls_tap *tap)
         return;
     tap->is_prepared = true;
     if (PyWeakref_GetRef(tap->module, &module) > 0)
-        parts = PyObject_GetAttrString(module, "_modules");
+        parts = PyObject_GetAttr(module, tap->state->calls->modules);
     tap->probes |= CALLS_OUTPUTS;
     while (parts != NULL && PyDict_Check(parts) && PyDict_Next(parts, &at, &key, &part)) {
         calls_tap *found = part != Py_None ? calls_tap_of(tap->state, part, true) : NULL; /* owned */
