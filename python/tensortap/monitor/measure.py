@@ -24,6 +24,7 @@ from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan, Wanted
 from tensortap.monitor.results import Results
+from tensortap.private.shards import local_part
 from tensortap.private.tensors import is_view, set_grad_mode
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ class Measure:
             )
             return
         if why == "dtensor":
-            self.core.read(row, _local(tensor))
+            self.core.read(row, local_part(tensor))
             return
         if why == "device":
             self.results.batch.add(tensor, row, wants_histogram=row in self._hist_rows)
@@ -345,14 +346,9 @@ class Measure:
             self.monitor._warn(f"{name} cannot be measured: its tensor is {why}")
 
 
-def _local(tensor: Any) -> Any:
-    """Return what this rank has of a DTensor: gathering it would need the other ranks."""
-    return getattr(tensor, "_local_tensor", tensor)
-
-
 def _checked(result: Any) -> Any:
     """Return a tensor as it is, the local part of a DTensor, anything else as a number."""
-    result = _local(result)
+    result = local_part(result)
     if isinstance(result, torch.Tensor):
         return result.detach() if result.requires_grad else result
     try:
