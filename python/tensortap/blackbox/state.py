@@ -165,7 +165,7 @@ def _local_state(state: Any) -> Any:
     """Return the state of one parameter, with what this rank has of each tensor."""
     if state is None:
         return None
-    return {key: _local(value) for key, value in state.items()}
+    return {key: local_part(value) for key, value in state.items()}
 
 
 def _check_model(kept: State, model: Any) -> None:
