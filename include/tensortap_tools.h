@@ -440,6 +440,31 @@ typedef struct tt_feed {
 tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
                        tt_error *err);
 
+/* ---- many ranks as one ------------------------------------------------------ */
+
+/* What became of a site when the points of all ranks were joined. */
+typedef struct tt_joined_site {
+    int32_t ranks;  /* that have points of it */
+    int32_t parts;  /* that the whole tensor has, at the latest step: 1: every rank has all of it */
+    int64_t points; /* joined */
+    int64_t
+        incomplete;   /* steps and calls of which parts are missing, or hold too few elements: left out */
+    int32_t found;    /* parts that were there, of the latest of these */
+    int64_t partial;  /* of which ranks hold addends: left out */
+    int64_t unknown;  /* whose placement is not known: left out */
+    int64_t unplaced; /* without a placement: those of the lowest rank */
+    int64_t unequal;  /* of which replicas differ: those of the lowest rank count */
+    int64_t first_unequal; /* the first step of these; -1: none */
+} tt_joined_site;
+
+/* Makes a run of one file of a run of several; TT_EMISMATCH: nothing is placed, so nothing can be joined.
+ * `parts` must outlive it. */
+tt_status tt_run_join(tt_run *parts, tt_run **out, tt_error *err);
+/* What became of a site; NULL: this run is not joined. */
+const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site);
+/* The run that a joined one was made of; another run itself. */
+tt_run *tt_run_parts(tt_run *run);
+
 /* ---- diff --------------------------------------------------------------- */
 
 typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;

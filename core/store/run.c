@@ -4,6 +4,7 @@
  * read with pread: a mapped file that is cut meanwhile would kill the process.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/run.h"
+#include "store/join.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,6 +54,7 @@ static void free_tap(tt_tap *tap)
     free(tap->modules);
     free(tap->meshes);
     free(tap->placements);
+    tt_join_free(tap->join);
     free(tap->path);
     free(tap);
 }
@@ -265,6 +267,8 @@ tt_status tt_run_refresh(tt_run *run, tt_error *err)
     run->points_at = -1;
     for (int32_t i = 0; st == TT_OK && i < run->count; i++) {
         tt_tap *tap = run->taps[i];
+        if (tap->join != NULL)
+            return TT_OK; /* joined once: whoever follows a run joins it anew */
         st = tt_scan_follow(&tap->scan);
         if (st == TT_OK)
             st = join_sites(run, tap);
@@ -394,8 +398,10 @@ tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site)
 {
     if (file < 0 || file >= run->count || site < 0 || (size_t)site >= run->taps[file]->local_cap)
         return NULL;
-    const tt_tap *tap = run->taps[file];
+    tt_tap *tap = run->taps[file];
     int32_t local = tap->local[site];
+    if (tap->join != NULL)
+        tt_join_make(tap->join, tap, site);
     return local < 0 || local >= tap->index.count ? NULL : &tap->index.row[local];
 }
 

@@ -17,6 +17,8 @@ typedef struct tt_site_placement {
     tt_placement placement;
 } tt_site_placement;
 
+typedef struct tt_join tt_join; /* of join.h */
+
 typedef struct tt_tap { /* one file of a run */
     char *path;         /* owned */
     int fd;
@@ -40,6 +42,7 @@ typedef struct tt_tap { /* one file of a run */
     int32_t note_count, module_count, mesh_count, placement_count, placements_sorted;
     size_t note_cap, module_cap, mesh_cap, placement_cap;
     size_t placement_bytes;
+    tt_join *join; /* owned; NULL: a file; else its points are made of those of other files */
     size_t text_bytes;
 } tt_tap;
 

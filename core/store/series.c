@@ -4,6 +4,7 @@
  * columns that are needed are unpacked.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
+#include "store/join.h"
 #include "store/run.h"
 
 #include <math.h>
@@ -54,6 +55,8 @@ bool tt_field_find(const char *name, tt_field *out)
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                        const tt_index_chunk *entry, tt_chunk *out)
 {
+    if (tap->join != NULL)
+        return tt_chunk_parse(out, tap->join->bytes.data + entry->at, entry->len);
     return tt_chunk_read(tap->fd, tap->scan.size, (int32_t)(row - tap->index.row), entry, &run->scratch,
                          out);
 }
