@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
 #include "runs/recorder.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 
@@ -175,5 +176,23 @@ PyObject *runs_reader_placement(PyObject *self, PyObject *args)
                                                               : Py_NewRef(Py_None),
                                                  describe_boxes(p))
                                  : Py_NewRef(Py_None);
+    return runs_reader_leave(self, TT_OK, NULL, result);
+}
+
+/* joined(site) -> None or (ranks, parts, points, incomplete, found, partial, unknown, unplaced, unequal, first
+ * unequal step); None: the run is not joined */
+PyObject *runs_reader_joined(PyObject *self, PyObject *site)
+{
+    long number = PyLong_AsLong(site);
+    tt_run *run = number == -1 && PyErr_Occurred() ? NULL : runs_reader_enter(self);
+    if (run == NULL)
+        return NULL;
+    const tt_joined_site *j = tt_run_joined(run, (int32_t)number);
+    PyObject *result =
+        j != NULL ? Py_BuildValue("(iiLLiLLLLL)", (int)j->ranks, (int)j->parts, (long long)j->points,
+                                  (long long)j->incomplete, (int)j->found, (long long)j->partial,
+                                  (long long)j->unknown, (long long)j->unplaced, (long long)j->unequal,
+                                  (long long)j->first_unequal)
+                  : Py_NewRef(Py_None);
     return runs_reader_leave(self, TT_OK, NULL, result);
 }

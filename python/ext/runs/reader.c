@@ -42,11 +42,32 @@ PyObject *runs_reader_text(const char *text)
 
 /* ---- life ---------------------------------------------------------------- */
 
+/* Makes one rank of all; a run that cannot be joined stays as it is. */
+static tt_status join_ranks(runs_reader *self, tt_error *err)
+{
+    tt_run *joined;
+    tt_status st = tt_run_join(self->run, &joined, err);
+    if (st == TT_OK) {
+        self->parts = self->run;
+        self->run = joined;
+    }
+    return st == TT_EMISMATCH ? TT_OK : st;
+}
+
+static void close_run(runs_reader *self)
+{
+    tt_run_close(self->run);
+    tt_run_close(self->parts);
+    self->run = self->parts = NULL;
+}
+
 static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "path", NULL };
+    static char *names[] = { "path", "joins", NULL };
     PyObject *path = NULL; /* owned; bytes */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&:RunReader", names, PyUnicode_FSConverter, &path))
+    int joins = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$p:RunReader", names, PyUnicode_FSConverter, &path,
+                                     &joins))
         return NULL;
     runs_reader *self = (runs_reader *)type->tp_alloc(type, 0);
     tt_error err = { "" };
@@ -59,6 +80,8 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         const char *text = PyBytes_AS_STRING(path);
         Py_BEGIN_ALLOW_THREADS
         st = tt_run_open(text, &self->run, &err);
+        if (st == TT_OK && joins)
+            st = join_ranks(self, &err);
         Py_END_ALLOW_THREADS
     }
     Py_DECREF(path);
@@ -75,15 +98,14 @@ static PyObject *run_close(PyObject *self, PyObject *Py_UNUSED(none))
         Py_RETURN_NONE;
     if (runs_reader_enter(self) == NULL)
         return NULL;
-    tt_run_close(object->run);
-    object->run = NULL;
+    close_run(object);
     return runs_reader_leave(self, TT_OK, NULL, Py_NewRef(Py_None));
 }
 
 static void run_dealloc(PyObject *self)
 {
     runs_reader *object = (runs_reader *)self;
-    tt_run_close(object->run);
+    close_run(object);
     if (object->lock != NULL)
         PyThread_free_lock(object->lock);
     binding_dealloc(self);
@@ -454,6 +476,7 @@ static PyMethodDef methods[] = {
     { "info", run_info, METH_O, "Return what the writer said of itself." },
     { "notes", run_notes, METH_O, "Return (step, time, text) of all notes." },
     { "modules", run_modules, METH_O, "Return {path: class} of its modules." },
+    { "joined", runs_reader_joined, METH_O, "Return what became of a site when ranks were joined." },
     { "placement", runs_reader_placement, METH_VARARGS, "Return where the tensors of a site belong." },
     { "tree", runs_reader_tree, METH_O,
       "Return (depth, label, class, is output, width, sites) of each row, repeated layers folded." },

@@ -10,6 +10,7 @@
 
 typedef struct runs_reader {
     PyObject_HEAD tt_run *run; /* owned; NULL: closed */
+    tt_run *parts;             /* owned; what `run` was joined from; NULL: it is a run of files */
     PyThread_type_lock lock;   /* owned */
     binding_state *state;
 } runs_reader;
@@ -21,6 +22,7 @@ PyObject *runs_reader_leave(PyObject *self, tt_status st, const tt_error *err, P
 PyObject *runs_reader_text(const char *text); /* whatever its bytes are; NULL: None */
 
 PyObject *runs_reader_tree(PyObject *self, PyObject *only);
+PyObject *runs_reader_joined(PyObject *self, PyObject *site);
 PyObject *runs_reader_placement(PyObject *self, PyObject *args);
 PyObject *runs_reader_origin(PyObject *self, PyObject *args);
 PyObject *runs_reader_diff(PyObject *self, PyObject *args);

@@ -112,6 +112,21 @@ class File(NamedTuple):
     stopped: str | None  # "stopped by ValueError: …": what ended it; None: no exception
 
 
+class Joined(NamedTuple):
+    """What became of a site when the points of all ranks were joined."""
+
+    ranks: int  # that have points of it
+    parts: int  # that the whole tensor has; 1: every rank has all of it
+    points: int  # joined
+    incomplete: int  # steps and calls of which parts are missing: left out
+    found: int  # parts that were there, of the latest of these
+    partial: int  # of which ranks hold addends of a sum that is still to be made: left out
+    unknown: int  # whose placement is not known: left out
+    unplaced: int  # without a placement: those of the lowest rank
+    unequal: int  # of which replicas differ: those of the lowest rank
+    first_unequal: int  # the first step of these; -1: none
+
+
 class Run:
     """A recorded run that is read, with all its ranks; `tt.open` returns it.
 
@@ -135,6 +150,7 @@ class Run:
         if self.path.is_dir() and not any(self.path.glob("*.tap")):
             raise FileNotFoundError(f"{self.path} holds no run{describe.suggest_inside(self.path)}")
         self._reader = _core.RunReader(self.path)
+        self._joined: _core.RunReader | None = None
         self.files = self._list_files()
 
     # ---- what there is
@@ -247,19 +263,21 @@ class Run:
     def series(
         self, name: str, field: str | None = None, *, rank: int | None = None
     ) -> tuple[Steps, Values]:
-        """Return one field over all steps as two arrays, of all ranks or one.
+        """Return one field over all steps as two arrays, of the whole job or of one rank.
 
         *field*: for tensors any of the statistics ("mean" if not given), for numbers "value";
         also "time", "call", "phase", "thread".  "loss" is the loss of the run, if it has one
-        alone.  Ranks are joined by step: a step that two
-        ranks recorded appears twice.  Where NumPy is not installed, the arrays are `array.array`.
+        alone.  The parts that ranks hold are joined: one value for each step and call, that of
+        the whole tensor; `joined` says what could not be. In a run that does not say where its
+        tensors belong (of an older version) a step that two ranks recorded
+        appears twice. Where NumPy is not installed, the arrays are `array.array`.
         """
         site = self._site(name)
-        wanted = self._files_of(rank)
+        reader, wanted = self._select(rank)
         if field is not None and field not in FIELDS:
             raise ValueError(f"field must be one of {', '.join(FIELDS)}, not {field!r}")
         for one in (field,) if field is not None else ("mean", "value"):
-            parts = [column(self._reader, i, site, one) for i in wanted]
+            parts = [column(reader, i, site, one) for i in wanted]
             if any(len(steps) for steps, _ in parts):
                 break
         return parts[0] if len(parts) == 1 else join(parts)
@@ -276,17 +294,17 @@ class Run:
         self, name: str, step: int | None = None, *, call: int = 0, rank: int | None = None
     ) -> list[_core.Stats] | _core.Stats:
         """Return the statistics of every point of a tensor, or those of one step."""
+        reader, wanted = self._select(rank)
         if step is not None:
             at = self._seek(name, step, call, rank, STATS, "statistics")
-            stats: _core.Stats = self._reader.point(*at)[8]
+            stats: _core.Stats = reader.point(*at)[8]
             return stats
         site = self._site(name)
         found: list[tuple[int, _core.Stats]] = []
-        wanted = self._files_of(rank)
-        points = sum(self._reader.points(i, site) for i in wanted)
+        points = sum(reader.points(i, site) for i in wanted)
         arrays.refuse_bomb(self._reader, points, f"read one step, or run.series({name!r}, FIELD)")
         for i in wanted:
-            rows = (self._reader.point(i, site, k) for k in range(self._reader.points(i, site)))
+            rows = (reader.point(i, site, k) for k in range(reader.points(i, site)))
             found += [(row[0], row[8]) for row in rows if row[6] & STATS]
         if len(wanted) > 1:
             found.sort(key=lambda pair: pair[0])
@@ -312,10 +330,16 @@ class Run:
         return digest
 
     def histogram(
-        self, name: str, step: int, *, call: int = 0, rank: int = 0
+        self, name: str, step: int, *, call: int = 0, rank: int | None = None
     ) -> list[tuple[float, float, int]]:
         """Return (low, high, count) of each bin of a tensor that was recorded with keep="hist"."""
-        return self._reader.hist(*self._seek(name, step, call, rank, HIST, "histogram"))
+        at = self._seek(name, step, call, rank, HIST, "histogram")
+        return self._select(rank)[0].hist(*at)
+
+    def joined(self, name: str) -> Joined | None:
+        """Return what became of a site when the ranks were joined; None: they cannot be."""
+        found = self._select(None)[0].joined(self._site(name))
+        return None if found is None else Joined(*found)
 
     def sample(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Sample:
         """Return the sample of a tensor that was recorded with keep="sample"."""
@@ -365,6 +389,7 @@ class Run:
     def refresh(self) -> Self:
         """Take in what was written since the run was opened."""
         self._reader.refresh()
+        self._joined = None
         self.files = self._list_files()
         return self
 
@@ -400,6 +425,14 @@ class Run:
             raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
         return wanted
 
+    def _select(self, rank: int | None) -> tuple[_core.RunReader, list[int]]:
+        """Return who reads one rank, or all of them as one, and the numbers of its files."""
+        if rank is not None or len(self.files) == 1:
+            return self._reader, self._files_of(rank)
+        if self._joined is None:
+            self._joined = _core.RunReader(self.path, joins=True)
+        return self._joined, list(range(len(self._joined.files())))
+
     def _site(self, name: str) -> int:
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, not {name!r}")
@@ -417,8 +450,9 @@ class Run:
     ) -> tuple[int, int, int]:
         """Return file, site and index of a point."""
         site = self._site(name)
-        for i in self._files_of(rank):
-            index = self._reader.seek(i, site, step, call, products)
+        reader, wanted = self._select(rank)
+        for i in wanted:
+            index = reader.seek(i, site, step, call, products)
             if index >= 0:
                 return i, site, index
         raise KeyError(self._missing(name, step, call, rank, what))
