@@ -186,12 +186,17 @@ static const tt_option *option_of(const option_list *all, int key)
     return NULL;
 }
 
-bool tt_call_has(const tt_call *call, const char *option)
+const char *tt_call_text(const tt_call *call, const char *option)
 {
     for (size_t i = 0; i < call->cmd->option_count; i++)
         if (call->given[i] != NULL && strcmp(call->cmd->options[i].name, option) == 0)
-            return true;
-    return false;
+            return call->given[i];
+    return NULL;
+}
+
+bool tt_call_has(const tt_call *call, const char *option)
+{
+    return tt_call_text(call, option) != NULL;
 }
 
 void tt_arguments_parse(tt_call *call, int argc, char **argv)

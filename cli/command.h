@@ -64,6 +64,7 @@ typedef struct tt_call {
     bool is_json;     /* --json was given */
     bool has_loss;    /* a part of the run is missing, and the user has been told */
     tt_run *runs[2];  /* opened and closed by main.c */
+    tt_run *parts[2]; /* what joined ones were made of; NULL: not joined */
     tt_error *err;
 } tt_call;
 
@@ -78,6 +79,7 @@ typedef struct tt_cmd {
     const char *json;              /* help of its option --json; NULL: it has none */
     size_t least, most;            /* words that it takes */
     size_t runs;                   /* how many of these are runs to open */
+    bool joins;                    /* ... as runs of one rank; its option --rank chooses one */
     const char *missing;           /* message when there are fewer words */
     const char *extra;             /* what to do when there are more */
     bool is_in_order;              /* options end at the first word: the rest is for another program */
@@ -90,6 +92,12 @@ typedef struct tt_cmd {
 #define TT_CMD(name_, args_, summary_) .name = (name_), .args = (args_), .summary = (summary_)
 #define TT_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
 #define TT_JSON "Print JSON"
+/* The option of a command that joins ranks; main.c reads it. */
+#define TT_RANK_OPTION(to_)                                                              \
+    {                                                                                    \
+        "rank", "N", "The numbers of this rank alone (default: those of the whole job)", \
+            .to = (to_), tt_range_count, "a number from 0 on"                            \
+    }
 /* What the rows of most commands say about their words. */
 #define TT_CMD_ONE_RUN                                                                    \
     .least = 1, .most = 1, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
@@ -108,7 +116,8 @@ bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
 /* Lists them, asks on a terminal (an error elsewhere) unless sure, removes; prints what the call asks for. */
 tt_exit tt_remove_runs(const tt_call *call, const char *const *paths, size_t count, bool is_sure);
 
-bool tt_call_has(const tt_call *call, const char *option); /* was it given? */
+bool tt_call_has(const tt_call *call, const char *option);         /* was it given? */
+const char *tt_call_text(const tt_call *call, const char *option); /* its last text; NULL: not given */
 /* For tt_cmd.run: becomes Python running tensortap.commands.<name of the command>.main(options, words):
  * $TENSORTAP_PYTHON, else the first Python of list_pythons() that has this very tensortap; if none has it,
  * that is said, and the exit code is 3.  options is a dict of the texts that were given, with "json" and

@@ -66,6 +66,32 @@ const char *tt_cmd_called_as(void)
     return called_as;
 }
 
+/* Opens a run: as one rank if the command wants that and the run says where its tensors belong, or one rank
+ * alone. */
+static tt_exit open_run(tt_call *call, size_t i)
+{
+    const char *rank = tt_call_text(call, "rank");
+    char path[4096];
+    if (call->cmd->joins && rank != NULL) {
+        (void)snprintf(path, sizeof path, "%s/rank%s.tap", call->words[i], rank);
+        return tt_overview_open_rank(call->words[i], path, &call->runs[i], call->err);
+    }
+    tt_exit code = tt_overview_open(call->words[i], &call->runs[i], call->err);
+    tt_run *joined;
+    tt_error why;
+    if (code != TT_EXIT_FINE || !call->cmd->joins)
+        return code;
+    tt_status st = tt_run_join(call->runs[i], &joined, &why);
+    if (st == TT_OK) {
+        call->parts[i] = call->runs[i];
+        call->runs[i] = joined;
+    }
+    if (st == TT_OK || st == TT_EMISMATCH)
+        return TT_EXIT_FINE;
+    *call->err = why;
+    return tt_cmd_exit(st, call->err);
+}
+
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
     tt_call call = { .err = err };
@@ -83,13 +109,15 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     tt_screen_look();
     tt_exit code = TT_EXIT_FINE;
     for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs && i < call.count; i++)
-        code = tt_overview_open(call.words[i], &call.runs[i], err);
+        code = open_run(&call, i);
     if (code == TT_EXIT_FINE && call.glob != NULL && !tt_overview_has_site(call.runs[0], call.glob))
         code = tt_overview_no_site(call.runs[0], call.glob, err);
     if (code == TT_EXIT_FINE)
         code = call.cmd->run(&call);
-    tt_run_close(call.runs[0]);
-    tt_run_close(call.runs[1]);
+    for (size_t i = 0; i < 2; i++) {
+        tt_run_close(call.runs[i]);
+        tt_run_close(call.parts[i]);
+    }
     return code;
 }
 

@@ -462,8 +462,6 @@ typedef struct tt_joined_site {
 tt_status tt_run_join(tt_run *parts, tt_run **out, tt_error *err);
 /* What became of a site; NULL: this run is not joined. */
 const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site);
-/* The run that a joined one was made of; another run itself. */
-tt_run *tt_run_parts(tt_run *run);
 
 /* ---- diff --------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@ static struct {
     tt_diff_options options;
     tt_range steps;
     tt_rename rename;
+    int64_t rank; /* main.c opens it */
 } args = { .steps = TT_RANGE_ALL };
 
 static bool read_tolerance(const char *text, void *out)
@@ -313,6 +314,7 @@ static tt_exit diff_command(tt_call *call)
 }
 
 static const tt_option options[] = {
+    TT_RANK_OPTION(&args.rank),
     { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor",
       .to = &args.options.rtol, read_tolerance, "a number from 0 on" },
     { "atol", "X", "See --rtol", .to = &args.options.atol, read_tolerance, "a number from 0 on" },
@@ -335,6 +337,7 @@ const tt_cmd tt_cmd_diff = {
     .least = 2,
     .most = 2,
     .runs = 2,
+    .joins = true,
     .missing = "name two runs; 'tensortap ls' lists them",
     .extra = "name two runs",
     .run = diff_command,

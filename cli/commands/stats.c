@@ -13,6 +13,7 @@ enum { NARROW = 100, MOST_ROWS = 100000 };
 
 static struct {
     tt_range steps;
+    int64_t rank; /* main.c opens it */
 } args = { .steps = TT_RANGE_ALL };
 
 enum { STEP, CALL, TYPE, VALUE, MIN, MAX, MEAN, STD, RMS, L1, ZEROS, NANS, INFS, REMARK, COLUMNS };
@@ -96,6 +97,9 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
     if (rank >= 0)
         printf("  rank %d", (int)rank);
     putchar('\n');
+    const char *joined = tt_overview_joined(run, site);
+    if (joined != NULL)
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", joined);
     tt_table_column columns[COLUMNS];
     for (size_t c = 0; c < COLUMNS; c++)
         columns[c] = (tt_table_column){ titles[c], .is_right = c != REMARK };
@@ -150,14 +154,21 @@ static tt_exit stats(tt_call *call)
     }
     tt_json *json = call->is_json ? tt_json_begin_schema("points") : NULL;
     tt_status st = TT_OK;
-    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
+    const char *left_out = NULL; /* why a site has no points though ranks recorded it */
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
+        if (!tt_glob_match(call->glob, tt_run_site_name(run, site)))
+            continue;
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
-            if (tt_glob_match(call->glob, tt_run_site_name(run, site)) &&
-                tt_run_points(run, file, site) > 0)
+            if (tt_run_points(run, file, site) > 0)
                 st = json != NULL ? put_json(json, run, file, site, &printed, call->err)
                                   : print_site(run, file, site, most, &printed, call->err);
+            else
+                left_out = tt_overview_joined(run, site);
+    }
     if (json != NULL)
         st = tt_json_end(st);
+    if (st == TT_OK && printed == 0 && left_out != NULL)
+        return tt_cmd_fail(call->err, TT_EXIT_USAGE, "%s; --rank N shows what a rank has", left_out);
     if (st == TT_OK && printed == 0)
         return tt_cmd_fail(call->err, TT_EXIT_USAGE,
                            "no points in these steps; 'tensortap show' says which steps the run has");
@@ -165,6 +176,7 @@ static tt_exit stats(tt_call *call)
 }
 
 static const tt_option options[] = {
+    TT_RANK_OPTION(&args.rank),
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
       TT_RANGE_TAKES },
 };
@@ -178,6 +190,7 @@ const tt_cmd tt_cmd_stats = {
     .least = 2,
     .most = 2,
     .runs = 1,
+    .joins = true,
     .missing = "name a run and a site; 'tensortap show RUN' lists the sites",
     .extra = "put the pattern in quotes",
     .run = stats,

@@ -23,6 +23,49 @@ tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
     return tt_cmd_exit(tt_run_open(path, out, err), err);
 }
 
+tt_exit tt_overview_open_rank(const char *folder, const char *path, tt_run **out, tt_error *err)
+{
+    struct stat about;
+    if (stat(path, &about) == 0)
+        return tt_cmd_exit(tt_run_open(path, out, err), err);
+    tt_run *all = NULL;
+    tt_exit code = tt_overview_open(folder, &all, err);
+    if (code == TT_EXIT_FINE)
+        code = tt_cmd_fail(err, TT_EXIT_USAGE, "this run has no such rank; it has %s",
+                           tt_overview_ranks(all));
+    tt_run_close(all);
+    return code;
+}
+
+const char *tt_overview_joined(const tt_run *run, int32_t site)
+{
+    static char text[400];
+    const tt_joined_site *j = tt_run_joined(run, site);
+    tt_buf out = { 0 };
+    if (j == NULL || j->ranks < 2)
+        return NULL;
+    if (j->parts > 1)
+        (void)tt_buf_printf(&out, "joined from %d parts on %d ranks", (int)j->parts, (int)j->ranks);
+    else
+        (void)tt_buf_printf(&out, "%s on %d ranks",
+                            j->unplaced > 0 ? "of the lowest rank; recorded" : "the same", (int)j->ranks);
+    if (j->incomplete > 0)
+        (void)tt_buf_printf(&out, "; %lld points left out: parts are missing (%d of %d there)",
+                            (long long)j->incomplete, (int)j->found, (int)j->parts);
+    if (j->partial > 0)
+        (void)tt_buf_printf(&out, "; %lld points left out: addends of a sum that was still to be made",
+                            (long long)j->partial);
+    if (j->unknown > 0)
+        (void)tt_buf_printf(&out, "; %lld points left out: it is not known how they belong together",
+                            (long long)j->unknown);
+    if (j->unequal > 0)
+        (void)tt_buf_printf(&out, "; ranks differ in %lld points, from step %lld on",
+                            (long long)j->unequal, (long long)j->first_unequal);
+    (void)snprintf(text, sizeof text, "%s", out.data != NULL ? out.data : "");
+    tt_buf_free(&out);
+    return text;
+}
+
 bool tt_overview_has_site(const tt_run *run, const char *glob)
 {
     for (int32_t i = 0; i < tt_run_site_count(run); i++)

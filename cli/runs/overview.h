@@ -7,6 +7,11 @@
 
 /* Opens a run; on failure the message says what to do next. */
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
+/* How the numbers of a site were joined, and what was left out: "joined from 4 parts on 8 ranks; 2 steps are
+ * incomplete (3 of 4 parts)"; NULL: the run is not joined, or one rank has it.  Valid until the next call. */
+const char *tt_overview_joined(const tt_run *run, int32_t site);
+/* Opens the file of one rank; if it is not there, an error that names those that are. */
+tt_exit tt_overview_open_rank(const char *folder, const char *path, tt_run **out, tt_error *err);
 /* No site matches: says so, and which name was probably meant. */
 tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err);
 bool tt_overview_has_site(const tt_run *run, const char *glob);

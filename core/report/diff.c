@@ -454,8 +454,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                 if (!tt_site_is_shown(name, options->only))
                     continue;
                 int32_t in_a = pass == 1 ? find_partner(a, name, options->rename, true) : -1;
-                if (tt_run_points(a, other, in_a) > 0)
-                    continue;
+                if (other >= 0 && in_a >= 0)
+                    continue; /* the first pass had it */
                 st = add_pair(&all, &both, pass == 0 ? f : other, pass == 0 ? other : f, name, rank,
                               options, err);
                 done += (int64_t)(both.a.points + both.b.points);

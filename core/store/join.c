@@ -711,8 +711,3 @@ const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site)
     tt_join_make(join, run->taps[0], site);
     return &join->site[site];
 }
-
-tt_run *tt_run_parts(tt_run *run)
-{
-    return run->count == 1 && run->taps[0]->join != NULL ? run->taps[0]->join->parts : run;
-}
