@@ -30,6 +30,8 @@ typedef struct entry {
     int32_t part;
 } entry;
 
+enum { BINS = 4096 }; /* of a histogram; one with more is not joined */
+
 typedef struct gathering {
     tt_run *run; /* of the parts */
     int32_t site;
@@ -37,6 +39,7 @@ typedef struct gathering {
     size_t part_count, part_cap;
     entry *entries; /* owned */
     size_t count, cap;
+    tt_hist_bin *bins; /* owned; BINS of them, or NULL: no memory */
 } gathering;
 
 static tt_status read_part(gathering *g, int32_t file)
@@ -85,6 +88,7 @@ static void free_gathering(gathering *g)
         tt_points_free(&g->parts[i].points);
     free(g->parts);
     free(g->entries);
+    free(g->bins);
 }
 
 /* ---- one step and call -------------------------------------------------------- */
@@ -186,12 +190,12 @@ static bool is_equal(const tt_point *a, const tt_point *b)
 /* The histogram of a point is added to one; false: it has none that can be read. */
 static bool add_hist(const gathering *g, const holding *h, tt_hist *into)
 {
-    enum { BINS = 4096 };
-    static _Thread_local tt_hist_bin bins[BINS];
+    tt_hist_bin *bins = g->bins;
     size_t len, count = 0;
     const char *bytes =
         tt_points_bytes(&g->parts[h->from->part].points, TT_COLUMN_HIST, h->from->i, &len);
-    if (bytes == NULL || tt_hist_unpack(bytes, len, bins, BINS, &count) < 0 || count > BINS)
+    if (bytes == NULL || bins == NULL || tt_hist_unpack(bytes, len, bins, BINS, &count) < 0 ||
+        count > BINS)
         return false;
     tt_cursor cursor = tt_cursor_over(bytes, len);
     static const double outside[] = { NAN, INFINITY, -INFINITY };
@@ -519,7 +523,7 @@ static tt_status join_entries(tt_join *joined, const gathering *g, const entry *
 static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
 {
     enum { CHUNK = 4096 };
-    gathering g = { .run = joined->parts, .site = site };
+    gathering g = { .run = joined->parts, .site = site, .bins = calloc(BINS, sizeof *g.bins) };
     row_maker made = { 0 };
     norms n = { 0 };
     tt_status st = TT_OK;
