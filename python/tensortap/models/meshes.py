@@ -1,0 +1,164 @@
+"""Meshes of ranks, as torch keeps them: their axes, and which axes a model's batch is split along.
+
+Everything is known to this rank alone; nothing here communicates.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+
+class Axis(NamedTuple):
+    """One dimension of a mesh, as this rank sees it.
+
+    Attributes:
+        name: Its name; "": it has none.
+        steps: How far each member is from the first, in the list of the root mesh.
+        at: Which of them this rank is.
+        root: The ranks of the root mesh; axes of one root can be put together.
+    """
+
+    name: str
+    steps: tuple[int, ...]
+    at: int
+    root: tuple[int, ...]
+
+
+class Grid(NamedTuple):
+    """Ranks as a grid, and this rank's position in it."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    coordinate: tuple[int, ...]
+    ranks: tuple[int, ...]  # all of them, last dimension fastest
+
+
+def axes_of(mesh: Any) -> tuple[Axis, ...] | None:
+    """Return the axes of a mesh; None: this rank is not part of it."""
+    at = mesh.get_coordinate()
+    if at is None:
+        return None
+    names = mesh.mesh_dim_names or ("",) * mesh.ndim
+    layout = getattr(mesh, "_layout", None)
+    if layout is not None:
+        root = tuple(mesh._flatten_rank_map)
+        steps = [tuple(one.all_ranks_from_zero()) for one in layout]
+    else:  # an older torch: axes of two meshes cannot be put together
+        table = mesh.mesh.tolist()
+        root = tuple(_flat(table))
+        sizes = tuple(mesh.mesh.shape)
+        steps = [
+            tuple(i * _product(sizes[d + 1 :]) for i in range(size)) for d, size in enumerate(sizes)
+        ]
+    return tuple(Axis(*one, root) for one in zip(names, steps, map(int, at), strict=True))
+
+
+def axis_of_group(group: Any) -> tuple[Axis, ...] | None:
+    """Return a process group as an axis; None: this rank is not part of it."""
+    distributed = sys.modules["torch.distributed"]
+    ranks = tuple(distributed.get_process_group_ranks(group))
+    me = distributed.get_rank()
+    steps = tuple(range(len(ranks)))
+    return (Axis("", steps, ranks.index(me), ranks),) if me in ranks else None
+
+
+def grid_of(axes: Sequence[Axis]) -> Grid | None:
+    """Put axes together; None: they are not of one root."""
+    if not axes or any(one.root != axes[0].root for one in axes):
+        return None
+    root = axes[0].root
+    here = root.index(sys.modules["torch.distributed"].get_rank())
+    first = here - sum(one.steps[one.at] for one in axes)
+    return Grid(
+        tuple(one.name for one in axes),
+        tuple(len(one.steps) for one in axes),
+        tuple(one.at for one in axes),
+        tuple(root[first + sum(steps)] for steps in product(*(one.steps for one in axes))),
+    )
+
+
+def data_axes(model: Any) -> tuple[str, tuple[Axis, ...]]:
+    """Return what splits the batch of a model, and along which axes.
+
+    Returns:
+        "ddp", "fsdp" or "", and the axes; none where nothing is known to split it.
+    """
+    for module in model.modules():
+        if type(module).__name__ == "DistributedDataParallel":
+            mesh = getattr(module, "device_mesh", None)
+            found = axes_of(mesh) if mesh is not None else axis_of_group(module.process_group)
+            return "ddp", found or ()
+        state = getattr(module, "_get_fsdp_state", None)
+        if state is not None:
+            mesh = _mesh_of_state(state())
+            found = axes_of(mesh) if mesh is not None else None
+            return "fsdp", found or ()
+    return "", ()
+
+
+def _mesh_of_state(state: Any) -> Any:
+    """Return the mesh of FSDP2; None: it has no parameters of its own, or a mesh of all axes."""
+    groups = getattr(state, "_fsdp_param_groups", None) or [
+        getattr(state, "_fsdp_param_group", None)
+    ]
+    info = getattr(groups[0], "mesh_info", None)
+    is_for_all = getattr(info, "is_spmd_mesh", False)
+    return None if info is None or is_for_all else info.mesh
+
+
+def hook_layouts(module: Any, is_input: bool) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return the mesh and the layouts in the hooks of a module that `parallelize_module` made.
+
+    Args:
+        module: The module.
+        is_input: Of its first input as the program passes it, else of its output.
+
+    Returns:
+        None where there is no such hook, or not one that is known.
+    """
+    hooks = module._forward_pre_hooks if is_input else module._forward_hooks
+    for hook in hooks.values():
+        cells = getattr(hook, "__closure__", None) or ()
+        held = {type(one).__name__: one for one in (cell.cell_contents for cell in cells)}
+        mesh, function = held.get("DeviceMesh"), held.get("partial")
+        arguments = getattr(function, "args", ())
+        name = getattr(getattr(function, "func", None), "__name__", "")
+        expected = "_prepare_input_fn" if is_input else "_prepare_output_fn"
+        if mesh is not None and name == expected and arguments and _are_layouts(arguments[0], mesh):
+            return mesh, arguments[0]
+    return None
+
+
+def has_local_output(module: Any) -> bool:
+    """Return whether hooks of `parallelize_module` turn what a module returns into a plain tensor.
+
+    If so, the gradient function of that tensor has its placement.
+    """
+    return any(
+        "DeviceMesh" in {type(cell.cell_contents).__name__ for cell in cells}
+        for cells in (
+            getattr(hook, "__closure__", None) or () for hook in module._forward_hooks.values()
+        )
+    )
+
+
+def _are_layouts(layouts: Any, mesh: Any) -> bool:
+    from torch.distributed.tensor import Placement
+
+    is_tuple = isinstance(layouts, tuple) and len(layouts) == mesh.ndim
+    return is_tuple and all(isinstance(one, Placement) for one in layouts)
+
+
+def _flat(table: Any) -> list[int]:
+    return [one for row in table for one in _flat(row)] if isinstance(table, list) else [int(table)]
+
+
+def _product(numbers: Sequence[int]) -> int:
+    result = 1
+    for one in numbers:
+        result *= one
+    return result
