@@ -254,6 +254,7 @@ class Recorder:
     forwards: int
     manual: bool
     is_by_command: bool
+    placer: Callable[[int, str, Any, Any, int], bool] | None
     def __new__(
         cls,
         path: str,

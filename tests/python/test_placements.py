@@ -13,8 +13,15 @@ torch = pytest.importorskip("torch")
 from ranks import run_ranks, said  # noqa: E402
 from versions import needs_sharding_on_cpu  # noqa: E402
 
-from tensortap.models.meshes import axes_of, grid_of  # noqa: E402
-from tensortap.models.placement import Kind, Part, Source, boxes_of, part_of, spread_of  # noqa: E402
+from tensortap.models.placement import (  # noqa: E402
+    Kind,
+    Part,
+    Source,
+    boxes_of,
+    part_of,
+    spread_of,
+)
+from tensortap.private.meshes import axes_of, grid_of  # noqa: E402
 
 pytestmark = needs_sharding_on_cpu
 

@@ -123,6 +123,39 @@ PyObject *runs_recorder_place(PyObject *self, PyObject *args)
     return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
+int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject *tensor, int32_t site,
+                             int64_t step)
+{
+    runs_recorder_site *row = self->placer != NULL ? runs_recorder_site_at(self, site) : NULL;
+    if (row == NULL || self->rec == NULL)
+        return 0;
+    PyObject *spec = tensor != NULL ? tensor_torch_spec(&self->state->torch, tensor, row->asks_graph)
+                                    : Py_NewRef(Py_None); /* owned */
+    if (row->spec == spec) {
+        Py_DECREF(spec);
+        return 0;
+    }
+    if (looks != NULL)
+        tensor_looks_clear(looks); /* Python code runs */
+    PyObject *result = PyObject_CallFunction(self->placer, "isOOL", site,
+                                             tt_recorder_site_name(self->rec, site),
+                                             tensor != NULL ? tensor : Py_None, spec, (long long)step);
+    row = runs_recorder_site_at(self, site); /* it may have moved */
+    if (row != NULL) {
+        row->asks_graph |= result == Py_True;
+        Py_XSETREF(row->spec, Py_NewRef(spec));
+    }
+    Py_DECREF(spec);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
+}
+
+void runs_recorder_forget_places(runs_recorder *self)
+{
+    for (size_t i = 0; i < self->site_cap; i++)
+        Py_CLEAR(self->site[i].spec);
+}
+
 static PyObject *describe_mesh(const tt_mesh *mesh)
 {
     PyObject *names = PyList_New(0), *ranks = PyList_New(0), *sizes = PyList_New(0),

@@ -151,6 +151,7 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     tt_error err = { "" };
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
+    runs_recorder_forget_places(recorder);
     Py_BEGIN_ALLOW_THREADS
     st = tt_recorder_close(rec, timeout, &err);
     Py_END_ALLOW_THREADS
@@ -189,6 +190,7 @@ static void recorder_dealloc(PyObject *self)
     Py_BEGIN_ALLOW_THREADS
     tt_recorder_close(rec, 5.0, NULL);
     Py_END_ALLOW_THREADS
+    runs_recorder_forget_places(recorder);
     PyMem_Free(recorder->site);
     tt_checker_free(recorder->checker);
     binding_dealloc(self);
@@ -445,6 +447,7 @@ static PyMemberDef members[] = {
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
     { "is_by_command", T_BOOL, offsetof(runs_recorder, is_by_command), 0, "`tensortap run` opened it" },
+    { "placer", T_OBJECT, offsetof(runs_recorder, placer), 0, "records where tensors belong" },
     { "watchers", T_OBJECT, offsetof(runs_recorder, watchers), READONLY,
       "objects whose _close() is called before the file ends" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_recorder, weakrefs), READONLY, NULL },

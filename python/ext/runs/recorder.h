@@ -18,6 +18,9 @@ typedef struct runs_recorder_site {
     int64_t step;            /* at which run.tensor was called last ... */
     uint32_t calls;          /* ... and how often in it */
     uint32_t thinned;        /* recorded this many times more seldom than planned; 0: as planned */
+    PyObject *spec;  /* owned or NULL; compared, so that its address is not used again: what said where
+                        its tensors belong; None: a plain tensor */
+    bool asks_graph; /* its plain tensors were made of DTensors; torch's graph has their specs */
 } runs_recorder_site;
 
 /* Does each forward of a model in training count as a step?  Yes, if it has no optimizer. */
@@ -56,6 +59,8 @@ typedef struct runs_recorder {
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *sites;    /* owned; dict of names and their numbers */
     PyObject *allow;    /* owned or NULL; str or None: of the checker */
+    PyObject *placer;   /* owned or NULL; f(site, name, tensor or None, spec or None, step) records where
+                           the tensors of a site belong; True: torch's graph may say more */
     PyObject *loss;     /* owned or NULL; weak reference to what backward() was last called on */
     PyObject *weakrefs;
     binding_state *state; /* of the extension, which the type keeps alive */
@@ -194,6 +199,11 @@ int runs_recorder_tell_error(runs_recorder *self);
 /* ---- between the recorder*.c only ------------------------- */
 
 int runs_recorder_refuse_closed(const runs_recorder *self);
+/* Calls the placer if this tensor, of a site that is recorded, belongs elsewhere than the one before it.
+ * NULL: a tensor inside a compiled graph.  -1: an exception is set. */
+int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject *tensor, int32_t site,
+                             int64_t step);
+void runs_recorder_forget_places(runs_recorder *self);
 PyObject *runs_recorder_mesh(PyObject *self, PyObject *args);
 PyObject *runs_recorder_place(PyObject *self, PyObject *args);
 /* What is known of a site; NULL: no memory. */

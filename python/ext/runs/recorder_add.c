@@ -390,6 +390,8 @@ static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_ev
     tensor_looks looks = { .torch = &self->state->torch };
     PyObject *here = NULL;  /* owned; a copy in our memory */
     PyObject *local = NULL; /* owned; what this rank has of a DTensor */
+    if (runs_recorder_find_place(self, NULL, t, event->site, event->step) < 0)
+        return -1;
     tensor_look *look = runs_recorder_look(self, &looks, t, products);
     if (look != NULL && look->why == VIEW_DTENSOR) {
         t = local = tensor_torch_local(looks.torch, t);

@@ -66,6 +66,7 @@ static void watch_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     calls_consumer_clear(&watch->consumer);
     calls_parameters_free(&watch->parameters);
+    runs_watch_forget_awaited(watch);
     Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->backward_code);
     Py_CLEAR(watch->tensors_key);
@@ -103,15 +104,20 @@ static PyObject *watch_add_stats(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static long long count_unread(const runs_watch *self, int why)
+{
+    return self->unread[why] + (why == VIEW_PENDING ? (long long)self->awaited_count : 0);
+}
+
 /* {reason: how many tensors} */
 static PyObject *get_unread(PyObject *self, void *Py_UNUSED(closure))
 {
     const runs_watch *watch = (runs_watch *)self;
     PyObject *out = PyDict_New(); /* owned */
     for (int why = 0; out != NULL && why < VIEW_RESULT_COUNT_; why++)
-        if (watch->unread[why] != 0)
+        if (count_unread(watch, why) != 0)
             binding_dict_add(&out, PyUnicode_FromString(tensor_view_result_word((tensor_view_result)why)),
-                             PyLong_FromLongLong(watch->unread[why]));
+                             PyLong_FromLongLong(count_unread(watch, why)));
     return out;
 }
 

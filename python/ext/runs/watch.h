@@ -61,6 +61,27 @@ typedef struct runs_watch_first {
     int32_t reads; /* site of the parameter that is being read */
 } runs_watch_first;
 
+/* Which appearance of a tensor. */
+typedef struct runs_watch_tag {
+    int32_t site;
+    uint32_t call;
+    uint32_t thread;
+    uint8_t phase;
+    bool is_skipped;
+    bool is_for_norm; /* stats are needed whether the site is wanted or not */
+    bool is_placed;   /* where it belongs is recorded already */
+    bool is_late;     /* it was seen before, at: */
+    int64_t step, time;
+} runs_watch_tag;
+
+/* A tensor that a collective was still filling when a module returned it. */
+typedef struct runs_watch_awaited {
+    PyObject *filled;  /* owned; the memory that is filled */
+    PyObject *wrapper; /* owned; weak reference to the AsyncCollectiveTensor */
+    runs_watch_tag tag;
+    uint32_t version; /* of that memory, then */
+} runs_watch_awaited;
+
 typedef struct runs_watch {
     calls_consumer consumer;
     PyObject *
@@ -96,18 +117,10 @@ typedef struct runs_watch {
     const runs_watch_root *eval_root;     /* borrowed of a link; the latest call with gradients was in
                                          evaluation mode; NULL: it was not */
     runs_watch_first *first; /* borrowed; while parameters are read: on_nonfinite hears of it then */
+    runs_watch_awaited *awaited; /* owned; in the order in which they were seen */
+    size_t awaited_count, awaited_cap;
     PyObject *weakrefs;
 } runs_watch;
-
-/* Which appearance of a tensor. */
-typedef struct runs_watch_tag {
-    int32_t site;
-    uint32_t call;
-    uint32_t thread;
-    uint8_t phase;
-    bool is_skipped;
-    bool is_for_norm; /* stats are needed whether the site is wanted or not */
-} runs_watch_tag;
 
 static inline runs_watch_parameter *runs_watch_parameter_at(const runs_watch *self, Py_ssize_t index)
 {
@@ -144,6 +157,20 @@ int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch
 void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_hist *hist,
                              const int64_t *shape, int32_t ndim, const runs_watch_tag *tag, int64_t step,
                              int64_t time);
+
+/* Records where a tensor of a site belongs, if that is news. */
+void runs_watch_find_place(runs_watch *self, tensor_looks *looks, PyObject *tensor, int32_t site);
+
+/* Records a tensor as soon as the program has waited for the collective that fills it; never waits. */
+void runs_watch_await(runs_watch *self, PyObject *wrapper, const runs_watch_tag *tag);
+/* Records those that the program has waited for by now; looks may be NULL.  -1: with the exception of
+ * on_nonfinite. */
+int runs_watch_record_awaited(runs_watch *self, tensor_looks *looks);
+static inline int runs_watch_look_at_awaited(runs_watch *self, tensor_looks *looks)
+{
+    return self->awaited_count == 0 ? 0 : runs_watch_record_awaited(self, looks);
+}
+void runs_watch_forget_awaited(runs_watch *self);
 
 /* Keeps it if it was made before the one that is kept. */
 void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site);

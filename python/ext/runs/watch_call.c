@@ -115,6 +115,8 @@ static int watch_tensor(calls_consumer *consumer, calls_link *link, const calls_
                                  .thread = event->thread,
                                  .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
     int result = runs_watch_record(self, seen, &tag, NULL) < 0 ? -1 : 0;
+    if (result == 0)
+        result = runs_watch_look_at_awaited(self, seen->looks);
     runs_recorder_end_around(self->recorder, span);
     return result;
 }
@@ -128,8 +130,9 @@ static int watch_after(calls_consumer *consumer, calls_link *link, const calls_e
         runs_watch_note_call(self, &sites->root, link->name, event);
     else if (sites != NULL && event->output != NULL)
         runs_watch_note_mode(self, &sites->part, link->name, event);
+    int result = runs_watch_look_at_awaited(self, event->looks);
     runs_recorder_end_around(self->recorder, span);
-    return 0;
+    return result;
 }
 
 static uint32_t watch_wants(calls_consumer *consumer, calls_link *link, const calls_path *path)

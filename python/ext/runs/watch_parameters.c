@@ -168,7 +168,8 @@ void runs_watch_write_noted(runs_watch *self, bool is_skipped)
 /* The caller ends the step by hand: what no optimizer took was skipped, unless all have stepped. */
 PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    if (calls_traced_drain(((runs_watch *)self)->state, true) < 0)
+    if (calls_traced_drain(((runs_watch *)self)->state, true) < 0 ||
+        runs_watch_look_at_awaited((runs_watch *)self, NULL) < 0)
         return NULL;
     runs_watch_write_noted((runs_watch *)self, ((runs_watch *)self)->recorder->step_state != STEP_OVER);
     Py_RETURN_NONE;
@@ -247,6 +248,8 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
     else if (watch->has_gradients)
         note_gradient(watch, parameter, args[0]);
     int result = runs_watch_note_loss(watch);
+    if (result == 0)
+        result = runs_watch_look_at_awaited(watch, NULL);
     runs_recorder_end_around(watch->recorder, span);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -395,6 +398,19 @@ static bool was_changed(const runs_watch *self, const runs_watch_parameter *para
     return is_other;
 }
 
+/* Records where a gradient belongs; what is recorded of it is the local part, which does not know. */
+static void place_gradient(runs_watch *self, PyObject *parameter, const held_gradient *gradient,
+                           runs_watch_tag *tag)
+{
+    if (!gradient->is_local || self->recorder->placer == NULL || runs_watch_products(self, tag->site) == 0)
+        return;
+    PyObject *whole = tensor_torch_grad(&self->state->torch, parameter); /* owned */
+    if (whole != NULL)
+        runs_watch_find_place(self, NULL, whole, tag->site);
+    tag->is_placed = true;
+    Py_XDECREF(whole);
+}
+
 static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
 {
     norm *total = context;
@@ -421,6 +437,7 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (result >= 0 && gradient.tensor != NULL) {
         tag.site = gradient_site(self, parameter);
         tag.is_for_norm = total->is_wanted;
+        place_gradient(self, tensor, &gradient, &tag);
         if (is_changed &&
             (result = record_arrived(self, parameter, &looks, gradient.tensor, &tag)) != 0) {
             stats = parameter->noted;
@@ -457,7 +474,7 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
     Py_ssize_t bytes;
     int wants_norm;
     if (!PyArg_ParseTuple(arguments, "z#p:read_parameters", &indices, &bytes, &wants_norm) ||
-        calls_traced_drain(watch->state, true) < 0)
+        calls_traced_drain(watch->state, true) < 0 || runs_watch_look_at_awaited(watch, NULL) < 0)
         return NULL;
     runs_watch_note_step(watch);
     norm total = { .watch = watch, .is_wanted = wants_norm != 0 };

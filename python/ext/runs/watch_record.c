@@ -78,6 +78,16 @@ void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_h
     runs_recorder_add_stats(self->recorder, stats, shape, ndim, &event);
 }
 
+static int64_t step_of(const runs_watch *self, const runs_watch_tag *tag)
+{
+    return tag->is_late ? tag->step : self->recorder->step;
+}
+
+static int64_t time_of(runs_watch *self, const runs_watch_tag *tag)
+{
+    return tag->is_late ? tag->time : runs_recorder_time(self->recorder, 0);
+}
+
 /* A tensor of another device, or the number of its statistics: they are computed there and come later. */
 static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
                            uint32_t products)
@@ -87,8 +97,8 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
         return;
     }
     PyObject *result = PyObject_CallFunction(
-        self->on_device, "O(iLIIBLOO)O", tensor, tag->site, (long long)self->recorder->step, tag->call,
-        tag->thread, tag->phase, (long long)runs_recorder_time(self->recorder, 0),
+        self->on_device, "O(iLIIBLOO)O", tensor, tag->site, (long long)step_of(self, tag), tag->call,
+        tag->thread, tag->phase, (long long)time_of(self, tag),
         tag->is_skipped ? Py_True : Py_False, tag->is_for_norm ? Py_True : Py_False,
         products & TT_PRODUCT_HIST ? Py_True : Py_False);
     calls_consumer_take_error(&self->consumer);
@@ -108,8 +118,8 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
                            const runs_watch_tag *tag, uint32_t products, tt_stats *out)
 {
     tt_stats stats = *tensor_look_stats(look);
-    tt_event event = { .step = self->recorder->step,
-                       .time = runs_recorder_time(self->recorder, 0),
+    tt_event event = { .step = step_of(self, tag),
+                       .time = time_of(self, tag),
                        .stats = products & TT_PRODUCT_STATS ? &stats : NULL };
     set_tag(&event, tag);
     if (products != 0)
@@ -140,6 +150,9 @@ static int record_tensor(runs_watch *self, tensor_looks *looks, PyObject *tensor
     } else if (why == VIEW_DEVICE) {
         tensor_looks_clear(looks);
         hand_to_device(self, local != NULL ? local : tensor, tag, products);
+    } else if (why == VIEW_PENDING && !tag->is_late) {
+        tensor_looks_clear(looks);
+        runs_watch_await(self, local != NULL ? local : tensor, tag);
     } else {
         self->unread[why]++;
     }
@@ -180,6 +193,13 @@ static int record_row(runs_watch *self, const probe_row *row, const runs_watch_t
     return end_record(self, &row->products.stats, tag, event.step, out);
 }
 
+void runs_watch_find_place(runs_watch *self, tensor_looks *looks, PyObject *tensor, int32_t site)
+{
+    if (site >= 0)
+        (void)runs_recorder_find_place(self->recorder, looks, tensor, site, self->recorder->step);
+    calls_consumer_take_error(&self->consumer);
+}
+
 int runs_watch_record(runs_watch *self, const calls_observation *seen, const runs_watch_tag *tag,
                       tt_stats *stats)
 {
@@ -189,8 +209,12 @@ int runs_watch_record(runs_watch *self, const calls_observation *seen, const run
     if (recorder->follow != NULL && seen->looks != NULL)
         tensor_looks_clear(seen->looks); /* waking runs Python code */
     runs_recorder_wake(recorder);
-    uint32_t products = runs_watch_products(self, tag->site);
+    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, step_of(self, tag));
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
+        return 0;
+    if (products != 0 && !tag->is_placed && recorder->placer != NULL)
+        runs_watch_find_place(self, seen->looks, seen->row == NULL ? seen->tensor : NULL, tag->site);
+    if (recorder->rec == NULL) /* that runs Python code */
         return 0;
     bool had_told = recorder->has_told_error;
     int64_t start = seen->row == NULL ? runs_recorder_begin(recorder)

@@ -100,6 +100,8 @@ tensor_view_result tensor_diagnose(const tensor_torch *torch, PyObject *obj)
         return VIEW_UNINITIALIZED;
     if (has_class_named(obj, "DTensor", "torch.distributed"))
         return VIEW_DTENSOR;
+    if (has_class_named(obj, "AsyncCollectiveTensor", "torch.distributed"))
+        return VIEW_PENDING;
     if (tensor_is_fake(obj))
         return VIEW_FAKE;
     tensor_view_result why = diagnose_layout(torch, obj);

@@ -124,6 +124,46 @@ PyObject *tensor_torch_local(const tensor_torch *torch, PyObject *tensor)
     return local != NULL ? local : Py_NewRef(tensor);
 }
 
+/* An attribute, or NULL without an exception; a new reference. */
+static PyObject *attribute(PyObject *object, const char *name)
+{
+    PyObject *found = NULL; /* owned */
+    if (object != NULL && PyObject_GetOptionalAttrString(object, name, &found) < 0)
+        PyErr_Clear();
+    return found;
+}
+
+PyObject *tensor_torch_spec(const tensor_torch *torch, PyObject *tensor, bool asks_graph)
+{
+    bool is_tensor = tensor_torch_is_tensor(torch, tensor);
+    bool is_wrapper = is_tensor && !tensor_torch_is_plain(torch, tensor);
+    PyObject *spec = is_wrapper ? attribute(tensor, "_spec") : NULL; /* owned */
+    if (spec == NULL && is_tensor && (asks_graph || is_wrapper) && torch->grad_fn != NULL) {
+        PyObject *node = tensor_torch_get(torch->grad_fn, tensor); /* owned */
+        PyErr_Clear();
+        spec = attribute(node, "dtensor_spec");
+        Py_XDECREF(node);
+    }
+    return spec != NULL ? spec : Py_NewRef(Py_None);
+}
+
+bool tensor_torch_is_filled(PyObject *tensor)
+{
+    if (tensor != NULL && tensor_torch_is(attribute(tensor, "completed"), Py_True))
+        return true;
+    /* A view of it may have been waited for, which only the list of all collectives under way shows. */
+    PyObject *module = PyImport_ImportModule("torch._C._distributed_c10d"); /* owned */
+    PyErr_Clear();
+    PyObject *count = attribute(module, "_get_work_registry_size");                   /* owned */
+    PyObject *number = count != NULL ? PyObject_CallNoArgs(count) : NULL;            /* owned */
+    bool is_none = number != NULL && PyLong_Check(number) && PyObject_Not(number) == 1;
+    PyErr_Clear();
+    Py_XDECREF(number);
+    Py_XDECREF(count);
+    Py_XDECREF(module);
+    return is_none;
+}
+
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
 {
     Py_VISIT(torch->tensor);

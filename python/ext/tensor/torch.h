@@ -55,6 +55,13 @@ int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg);
 PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor);
 /* What this rank has of a DTensor; any other object itself.  A new reference. */
 PyObject *tensor_torch_local(const tensor_torch *torch, PyObject *tensor);
+/* The DTensorSpec that says where a tensor belongs, or None: of a DTensor its own; else that of the
+ * DTensor which to_local() has made it of, of a plain tensor only with asks_graph.  A new reference; no
+ * exception. */
+PyObject *tensor_torch_spec(const tensor_torch *torch, PyObject *tensor, bool asks_graph);
+/* Has the program waited for the collective that fills an AsyncCollectiveTensor?  The tensor may be NULL:
+ * gone.  Never waits itself. */
+bool tensor_torch_is_filled(PyObject *tensor);
 
 /* Calls the C function behind a getset descriptor of TensorBase, without Python's checks: the caller
  * knows that it is a tensor.  New reference, or NULL with an exception. */

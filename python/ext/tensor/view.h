@@ -36,6 +36,7 @@
     X(QUANTIZED, "quantized", "use t.dequantize() or t.int_repr()")                               \
     X(NESTED, "nested", "use t.unbind(), t.values() or t.to_padded_tensor(0.0)")                  \
     X(DTENSOR, "dtensor", "use t.to_local() or t.full_tensor()")                                  \
+    X(PENDING, "not waited for", "its collective may be under way; use t.wait()")                 \
     X(WRAPPER, "wrapper", "its class keeps the values elsewhere; read the tensor it wraps")       \
     X(FUNCTORCH, "inside vmap or grad", "read it outside of the transformed function")            \
     X(FREED, "freed",                                                                             \

@@ -13,6 +13,8 @@ from enum import IntEnum
 from itertools import product
 from typing import Any, NamedTuple
 
+from tensortap.private.shards import local_part
+
 
 class Kind(IntEnum):
     """What the ranks along one axis hold of a tensor: `tt_spread`."""
@@ -89,7 +91,7 @@ def part_of(tensor: Any, spec: Any) -> Part:
         spec: Its DTensorSpec.
     """
     shape = tuple(map(int, spec.tensor_meta.shape)) if spec.tensor_meta is not None else None
-    local = getattr(tensor, "_local_tensor", tensor)
+    local = local_part(tensor)
     ndim = len(shape) if shape is not None else local.ndim
     spreads = tuple(spread_of(one, ndim) for one in spec.placements)
     if shape is None:

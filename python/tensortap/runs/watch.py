@@ -30,6 +30,7 @@ from tensortap.private.autograd import LOSS
 from tensortap.private.modules import parameters_of
 from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
+from tensortap.runs.places import Places
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, IS_SHARDED, REQUIRES_GRAD, Steps
 
 if TYPE_CHECKING:
@@ -180,6 +181,9 @@ class Watched:
             self._add(module, prefix + (path or "(root)"), is_called and can_run(module))
         parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
+        if program.rank_and_size()[1] > 1:
+            named = [(prefix + (path or "(root)"), module) for path, module, _ in walk(model)]
+            Places.watch(recorder, model, named, [name for name, _, _ in parameters])
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         wrappers = {type(module).__name__ for module in model.modules()}
         self._is_ddp = "DistributedDataParallel" in wrappers

@@ -1,4 +1,4 @@
-"""Meshes of ranks, as torch keeps them: their axes, and which axes a model's batch is split along.
+"""Meshes of ranks, as torch keeps them: their axes, and along which of them a batch is split.
 
 Everything is known to this rank alone; nothing here communicates.
 SPDX-License-Identifier: Apache-2.0
@@ -10,6 +10,13 @@ import sys
 from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
+
+from tensortap.private.capability import Capability
+
+MESHES = Capability(
+    "know where tensors belong in a job of many ranks",
+    "where tensors belong in a job of many ranks is not seen",
+)
 
 
 class Axis(NamedTuple):
@@ -79,6 +86,13 @@ def grid_of(axes: Sequence[Axis]) -> Grid | None:
         tuple(one.at for one in axes),
         tuple(root[first + sum(steps)] for steps in product(*(one.steps for one in axes))),
     )
+
+
+def spec_of(tensor: Any) -> Any:
+    """Return what says where a tensor belongs; None: it is plain, and was not made of a DTensor."""
+    spec = getattr(tensor, "_spec", None)
+    node = getattr(tensor, "grad_fn", None)
+    return spec if spec is not None else getattr(node, "dtensor_spec", None)
 
 
 def data_axes(model: Any) -> tuple[str, tuple[Axis, ...]]:

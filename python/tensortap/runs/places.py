@@ -1,0 +1,250 @@
+"""Record where tensors belong in a job of many ranks, when that changes.
+
+The recorder calls it when the object that says so is another one than before: the spec of a
+DTensor; of a plain tensor there is none, and its module and the model's wrappers say what is known.
+Every rank writes what it knows itself; nothing communicates.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from tensortap.models.placement import (
+    BATCH,
+    REPLICA,
+    UNKNOWN,
+    Part,
+    Source,
+    Spread,
+    part_of,
+    spread_of,
+)
+from tensortap.private.meshes import (
+    MESHES,
+    Axis,
+    Grid,
+    axes_of,
+    data_axes,
+    grid_of,
+    has_local_output,
+    hook_layouts,
+    spec_of,
+)
+from tensortap.private.shards import is_sharded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensortap import _core
+
+MOST_SHAPES = 32  # of one site; where each batch has its own, they are left out
+
+
+class Model:
+    """A watched model: what splits its batch, and along which axes it is sharded.
+
+    Found out at the first event: programs may wrap a model after they have it watched.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = ref(model)
+
+    @cached_property
+    def _axes(self) -> tuple[str, tuple[Axis, ...], tuple[Axis, ...]]:
+        model = self._model()
+        if model is None:
+            return "", (), ()
+        wrapper, data = data_axes(model)
+        others: tuple[Axis, ...] = ()
+        for parameter in model.parameters():
+            spec = spec_of(parameter) if is_sharded(parameter) else None
+            for axis in (axes_of(spec.mesh) if spec is not None else None) or ():
+                if not _has(data, axis) and not _has(others, axis):
+                    others += (axis,)
+        return wrapper, data, others
+
+    @property
+    def wrapper(self) -> str:
+        """What splits its batch: "ddp", "fsdp" or ""."""
+        return self._axes[0]
+
+    @property
+    def data(self) -> tuple[Axis, ...]:
+        """The axes along which its batch is split."""
+        return self._axes[1]
+
+    @property
+    def others(self) -> tuple[Axis, ...]:
+        """The other axes of its parameters."""
+        return self._axes[2]
+
+
+class Places:
+    """The places of the tensors of one run.
+
+    Args:
+        recorder: The run.
+    """
+
+    def __init__(self, recorder: _core.Recorder) -> None:
+        self._recorder = ref(recorder)
+        self._models: dict[int, Model] = {}  # by id() of the watched one
+        self._modules: dict[str, tuple[ref[Any], Model]] = {}  # by name
+        self._parameters: dict[str, Model] = {}
+        self._meshes: dict[Grid, int] = {}
+        self._latest: dict[int, tuple[Grid, Part]] = {}  # by site
+        self._outputs: dict[str, tuple[tuple[int, ...], Part]] = {}  # path: local shape, place
+        self._shapes: dict[int, int] = {}  # by site: how many it had
+
+    @staticmethod
+    @MESHES.guards(None)
+    def watch(
+        recorder: _core.Recorder,
+        model: Any,
+        modules: Iterable[tuple[str, Any]],
+        parameters: Iterable[str],
+    ) -> None:
+        """Record the places of the tensors of a model, from its next events on."""
+        places = recorder.placer
+        if not isinstance(places, Places):
+            recorder.placer = places = Places(recorder)
+        known = Model(model)
+        places._models[id(model)] = known
+        places._modules.update({name: (ref(one), known) for name, one in modules})
+        places._parameters.update(dict.fromkeys(parameters, known))
+
+    def __call__(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
+        """Record where the tensors of a site belong from a step on.
+
+        Returns:
+            Whether the spec of such a tensor is in the graph of torch.
+        """
+        return self._place(site, name, tensor, spec, step)
+
+    @MESHES.guards(False)
+    def _place(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
+        kind, _, path = name.partition("/")
+        is_parameter = kind in ("parameter", "gradient")
+        module, model = self._find(path, is_parameter)
+        asks_graph = kind == "activation" and module is not None and has_local_output(module)
+        is_plain = spec is None or not is_sharded(tensor)
+        if spec is None and asks_graph and tensor is not None:
+            spec = spec_of(tensor)
+        if spec is not None:
+            found = self._by_spec(tensor, spec, model, is_parameter)
+            if found is not None and is_plain:
+                found = found[0], found[1]._replace(source=Source.HOOK)
+        elif asks_graph and site in self._latest:
+            return True  # a call without gradients: the layout is that of the hook
+        elif model is None:
+            return False
+        elif is_parameter:
+            found = self._of_plain_parameter(tensor, model)
+        else:
+            found = self._of_plain_tensor(kind, path, tensor, module, model)
+        if found is not None:
+            if kind == "activation" and tensor is not None:
+                self._outputs[path] = tuple(tensor.shape), found[1]
+            self._write(site, step, *found)
+        return asks_graph
+
+    def _find(self, path: str, is_parameter: bool) -> tuple[Any, Model | None]:
+        if is_parameter:
+            return None, self._parameters.get(path)
+        known = self._modules.get(path.partition("[")[0])
+        if known is not None:
+            return known[0](), known[1]
+        models = list(self._models.values())  # a loss
+        return None, models[0] if len(models) == 1 else None
+
+    def _by_spec(
+        self, tensor: Any, spec: Any, model: Model | None, is_parameter: bool
+    ) -> tuple[Grid, Part] | None:
+        own = axes_of(spec.mesh)
+        if own is None:  # this rank has nothing of it
+            return None
+        part = part_of(tensor, spec)
+        said = dict(zip(own, part.spreads, strict=True))
+        if model is not None:
+            is_ddp = model.wrapper == "ddp"
+            batch = BATCH if not is_parameter else REPLICA if is_ddp else UNKNOWN
+            said = _merge(dict.fromkeys(model.data, batch), said)
+            said = _merge(said, dict.fromkeys(model.others, UNKNOWN), is_newer=False)
+        grid = grid_of(tuple(said))
+        if grid is None:  # the axes of the model are of another mesh
+            said = dict(zip(own, part.spreads, strict=True))
+            grid = grid_of(own)
+        spreads = tuple(said.values())
+        return (grid, part._replace(spreads=spreads)) if grid is not None else None
+
+    def _of_plain_parameter(self, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
+        """Place a plain parameter: replicas under DDP; with others nobody says so."""
+        axes = (*model.data, *model.others)
+        grid = grid_of(axes) if axes else None
+        is_replica = model.wrapper == "ddp" and not model.others
+        if grid is None or tensor is None:
+            return None
+        shape = tuple(tensor.shape)
+        boxes = (((0,) * len(shape), shape),) if is_replica else ()
+        spread = REPLICA if is_replica else UNKNOWN
+        known = shape if is_replica else None
+        return grid, Part((spread,) * len(axes), known, boxes, Source.WRAPPER)
+
+    def _of_plain_tensor(
+        self, kind: str, path: str, tensor: Any, module: Any, model: Model
+    ) -> tuple[Grid, Part] | None:
+        """Place a plain input or output: a part of the batch, and what hooks of its module say."""
+        hook = hook_layouts(module, kind == "input") if module is not None else None
+        own = axes_of(hook[0]) if hook is not None and tensor is not None else None
+        others = own or model.others
+        axes = (*(one for one in model.data if not _has(others, one)), *others)
+        grid = grid_of(axes) if axes else None
+        if grid is None:
+            return None
+        spreads = (UNKNOWN,) * len(others)
+        if hook is not None and own is not None:
+            spreads = tuple(spread_of(one, tensor.ndim) for one in hook[1])
+        batch = (BATCH,) * (len(axes) - len(others))
+        source = Source.WRAPPER if own is None else Source.HOOK
+        part = Part((*batch, *spreads), None, (), source)
+        shape, output = self._outputs.get(path, (None, part))
+        is_gradient = kind == "activation_gradient" and tensor is not None
+        if is_gradient and shape == tuple(tensor.shape) and output.spreads == part.spreads:
+            part = output
+        return grid, part
+
+    def _write(self, site: int, step: int, grid: Grid, part: Part) -> None:
+        recorder = self._recorder()
+        self._shapes[site] = self._shapes.get(site, 0) + 1
+        if self._shapes[site] > MOST_SHAPES:
+            part = part._replace(shape=None, boxes=())
+        if recorder is None or recorder.closed or self._latest.get(site) == (grid, part):
+            self._shapes[site] -= 1
+            return
+        self._latest[site] = grid, part
+        mesh = self._meshes.get(grid)
+        if mesh is None:
+            ranks = array("i", grid.ranks)
+            mesh = recorder.mesh(grid.names, grid.sizes, grid.coordinate, ranks)
+            self._meshes[grid] = mesh
+        recorder.place(site, step, mesh, part.source, part.spreads, part.shape, part.boxes)
+
+
+def _merge(
+    known: dict[Axis, Spread], more: dict[Axis, Spread], *, is_newer: bool = True
+) -> dict[Axis, Spread]:
+    """Add axes and what is said of them; of an axis that both have, the newer one's."""
+    found = dict(known)
+    for axis, spread in more.items():
+        same = next((one for one in found if _has((one,), axis)), None)
+        if same is None or is_newer:
+            found[same or axis] = spread
+    return found
+
+
+def _has(axes: tuple[Axis, ...], wanted: Axis) -> bool:
+    return any(one.root == wanted.root and one.steps == wanted.steps for one in axes)

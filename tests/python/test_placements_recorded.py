@@ -1,0 +1,258 @@
+"""Placements in runs of real ranks: each file says where its tensors belong."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from ranks import run_ranks, said  # noqa: E402
+from torch import nn  # noqa: E402
+from versions import needs_sharding_on_cpu  # noqa: E402
+
+import tensortap as tt  # noqa: E402
+from tensortap import _core  # noqa: E402
+from tensortap.models.placement import Kind, Source  # noqa: E402
+
+pytestmark = needs_sharding_on_cpu
+
+STEPS = 2
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.up, self.down = nn.Linear(8, 12), nn.Linear(12, 8)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.drop(self.down(self.up(self.norm(x)).relu()))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(10, 8)
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(8, 6)
+
+    def forward(self, x: Any) -> Any:
+        x = self.embed(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def parallelize(model: Any, mesh: Any) -> None:
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    plan: dict[str, Any] = {
+        "embed": RowwiseParallel(input_layouts=Replicate()),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    }
+    for i in range(2):
+        plan |= {f"blocks.{i}.up": ColwiseParallel(), f"blocks.{i}.down": RowwiseParallel()}
+    parallelize_module(model, mesh, plan)
+
+
+def build(way: str, world: int) -> Any:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = Net()
+    if way == "ddp":
+        return DistributedDataParallel(model)
+    if way == "fsdp":
+        mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("dp",))
+    elif way == "hsdp":
+        mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
+    elif way == "tp":
+        parallelize(model, init_device_mesh("cpu", (world,), mesh_dim_names=("tp",)))
+        return model
+    elif way == "fsdp tp":
+        both = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("dp", "tp"))
+        parallelize(model, both["tp"])
+        mesh = both["dp"]
+    else:
+        return model
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def train(rank: int, world: int, way: str, folder: str | None) -> tuple[list[str], list[Any]]:
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    model = build(way, world)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 if way == "tp" else 1 + rank // 2 if way == "fsdp tp" else 1 + rank)
+    run = tt.record(folder, model=model, grads="all", inputs=True) if folder else None
+    losses, counts = [], {}
+    for step in range(STEPS):
+        with CommDebugMode() if step else nullcontext() as comm:
+            tokens = torch.randint(0, 10, (2, 5))
+            out = model(tokens)
+            loss = nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item().hex())
+        if comm is not None:
+            counts = {str(one): n for one, n in comm.get_comm_counts().items()}
+    if run is not None:
+        run.close()
+    return losses, sorted(counts.items())
+
+
+class Files:
+    """What the files of a run say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reader = _core.RunReader(str(folder))
+        self.run = tt.open(folder)
+
+    def place(self, rank: int, name: str, step: int = 0) -> Any:
+        return self.reader.placement(rank, self.reader.find(name), step)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made: dict[str, Any] = {}
+
+    def make(way: str, world: int) -> Any:
+        if (way, world) not in made:
+            folder = tmp_path_factory.mktemp("runs") / way.replace(" ", "-")
+            watched = said(run_ranks(world, train, way, str(folder)))
+            made[way, world] = folder, watched, said(run_ranks(world, train, way, None))
+        return made[way, world]
+
+    return make
+
+
+WAYS = [("ddp", 2), ("fsdp", 2), ("hsdp", 4), ("tp", 2), ("fsdp tp", 4)]
+
+
+@pytest.mark.parametrize(("way", "world"), WAYS)
+def test_losses_and_collectives_are_those_without(runs: Any, way: str, world: int) -> None:
+    _, watched, alone = runs(way, world)
+    assert watched == alone
+
+
+@pytest.mark.parametrize(("way", "world"), WAYS)
+def test_all_sites_of_the_plain_model_are_there(
+    runs: Any, tmp_path: Path, way: str, world: int
+) -> None:
+    train_plain(tmp_path / "plain")
+    expected = {one for one in tt.open(tmp_path / "plain").names("*") if is_of_model(one)}
+    run = tt.open(runs(way, world)[0])
+    assert {one for one in run.names("*") if is_of_model(one)} == expected
+    for name in expected:
+        for rank in range(world):
+            assert len(run.stats(name, rank=rank)) == STEPS, (name, rank)
+    assert not [note for note in run.notes if "could not be read" in str(note)]
+
+
+def is_of_model(name: str) -> bool:
+    kinds = ("activation/", "parameter/", "gradient/", "activation_gradient/", "input/")
+    return name.startswith(kinds)
+
+
+def train_plain(folder: Path) -> None:
+    model = build("plain", 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(folder, model=model, grads="all", inputs=True):
+        for _ in range(STEPS):
+            tokens = torch.randint(0, 10, (2, 5))
+            out = model(tokens)
+            nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize(("way", "world"), [("fsdp", 2), ("hsdp", 4), ("tp", 2), ("fsdp tp", 4)])
+@pytest.mark.parametrize("kind", ["parameter", "gradient"])
+def test_counts_of_all_shards_add_up_to_the_tensor(
+    runs: Any, way: str, world: int, kind: str
+) -> None:
+    files = Files(runs(way, world)[0])
+    shapes = {name: tuple(one.shape) for name, one in Net().named_parameters()}
+    for name, shape in shapes.items():
+        if "norm" in name and "tp" in way:
+            continue  # a plain parameter: nobody says what the ranks of tp have of it
+        seen = torch.zeros(shape)
+        for rank in range(world):
+            _, mesh, _, spreads, whole, boxes = files.place(rank, f"{kind}/{name}")
+            assert whole == shape
+            replicas = math.prod(
+                size
+                for size, spread in zip(mesh[1], spreads, strict=True)
+                if spread[0] == Kind.REPLICA
+            )
+            for offset, size in boxes:
+                cut = tuple(slice(a, a + n) for a, n in zip(offset, size, strict=True))
+                seen[cut] += 1 / replicas
+        assert torch.equal(seen, torch.ones(shape)), name
+
+
+def test_ddp_has_replicas_of_parameters_and_parts_of_the_batch(runs: Any) -> None:
+    files = Files(runs("ddp", 2)[0])
+    for name in ("parameter/head.weight", "gradient/head.weight"):
+        _, mesh, source, spreads, shape, _ = files.place(1, name)
+        assert (spreads[0][0], shape, mesh[3]) == (Kind.REPLICA, (6, 8), [0, 1])
+        assert source == Source.WRAPPER
+    loss = next(one for one in files.run.names("*") if one.startswith("loss/"))
+    for name in ("activation/head", "input/head", "activation_gradient/head", loss):
+        _, mesh, _, spreads, shape, _ = files.place(1, name)
+        assert (spreads[0][0], shape, mesh[2]) == (Kind.BATCH, None, [1]), name
+
+
+@pytest.mark.parametrize(("way", "world"), [("fsdp", 2), ("hsdp", 4)])
+def test_activations_of_fsdp_are_of_a_part_of_the_batch(runs: Any, way: str, world: int) -> None:
+    files = Files(runs(way, world)[0])
+    _, mesh, _, spreads, _, _ = files.place(1, "activation/blocks.0.up")
+    assert {one[0] for one in spreads} == {Kind.BATCH}
+    assert math.prod(mesh[1]) == world
+
+
+def test_outputs_of_parallel_layers_have_the_layouts_of_their_hooks(runs: Any) -> None:
+    files = Files(runs("tp", 2)[0])
+    up = files.place(1, "activation/blocks.0.up")
+    assert (up[2], up[3][0][:2], up[4]) == (Source.HOOK, (Kind.SHARD, 2), (2, 5, 12))
+    assert up[5] == [((0, 0, 6), (2, 5, 6))]
+    assert files.place(1, "activation_gradient/blocks.0.up")[3:] == up[3:]
+    assert files.place(1, "activation/blocks.0.down")[3][0][0] == Kind.REPLICA
+    assert files.place(1, "activation/blocks.0.norm")[3][0][0] == Kind.UNKNOWN
+    assert files.place(1, "parameter/blocks.0.norm.weight")[3][0][0] == Kind.UNKNOWN
+    assert files.place(1, "input/blocks.0.down")[3][0][:2] == (Kind.SHARD, 2)
+
+
+def test_tensor_parallel_outputs_under_fsdp_are_sharded_parts_of_the_batch(runs: Any) -> None:
+    files = Files(runs("fsdp tp", 4)[0])
+    for rank in range(4):
+        _, mesh, _, spreads, shape, boxes = files.place(rank, "activation/blocks.1.up")
+        assert mesh[:2] == (["dp", "tp"], [2, 2])
+        assert mesh[2:] == ([rank // 2, rank % 2], [0, 1, 2, 3])
+        assert [one[0] for one in spreads] == [Kind.BATCH, Kind.SHARD]
+        assert (shape, boxes) == ((2, 5, 12), [((0, 0, 6 * (rank % 2)), (2, 5, 6))])
+
+
+def test_a_place_is_written_once_unless_it_changes(runs: Any) -> None:
+    folder = runs("fsdp", 2)[0]
+    files = Files(folder)
+    first = files.place(0, "parameter/head.weight")
+    assert first == files.place(0, "parameter/head.weight", STEPS - 1)
+    assert first[0] == 0
