@@ -49,6 +49,11 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 {
+    const runs_watch *watch = (runs_watch *)self;
+    for (size_t i = 0; i < watch->awaited_count; i++) {
+        Py_VISIT(watch->awaited[i].wrapper);
+        Py_VISIT(watch->awaited[i].filled);
+    }
     return binding_visit(self, offsetof(runs_watch, consumer.links), offsetof(runs_watch, recorder),
                          visit, arg);
 }
@@ -57,6 +62,7 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 static int watch_clear(PyObject *self)
 {
     calls_consumer_clear((calls_consumer *)self);
+    runs_watch_forget_awaited((runs_watch *)self);
     return binding_clear(self, offsetof(runs_watch, consumer.error), offsetof(runs_watch, callback));
 }
 

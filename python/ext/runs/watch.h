@@ -76,10 +76,11 @@ typedef struct runs_watch_tag {
 
 /* A tensor that a collective was still filling when a module returned it. */
 typedef struct runs_watch_awaited {
-    PyObject *filled;  /* owned; the memory that is filled */
-    PyObject *wrapper; /* owned; weak reference to the AsyncCollectiveTensor */
+    PyObject *wrapper; /* owned; the AsyncCollectiveTensor: torch counts its changes, not those of what
+                          it wraps */
+    PyObject *filled;  /* owned; what it wraps */
     runs_watch_tag tag;
-    uint32_t version; /* of that memory, then */
+    uint32_t version; /* of the wrapper, then */
 } runs_watch_awaited;
 
 typedef struct runs_watch {

@@ -31,13 +31,13 @@ static runs_watch_awaited take(runs_watch *self, size_t at)
 void runs_watch_await(runs_watch *self, PyObject *wrapper, const runs_watch_tag *tag)
 {
     runs_watch_awaited one = { .tag = *tag };
+    one.wrapper = Py_NewRef(wrapper);
     one.filled = PyObject_GetAttrString(wrapper, "elem");
-    one.wrapper = one.filled != NULL ? PyWeakref_NewRef(wrapper, NULL) : NULL;
     one.tag.is_late = one.tag.is_placed = true;
     one.tag.step = self->recorder->step;
     one.tag.time = runs_recorder_time(self->recorder, 0);
-    bool is_kept = one.wrapper != NULL &&
-                   tensor_version_read(&self->state->torch, one.filled, VERSION_GUARDED, &one.version) &&
+    bool is_kept = one.filled != NULL &&
+                   tensor_version_read(&self->state->torch, wrapper, VERSION_GUARDED, &one.version) &&
                    base_array_grow(&self->awaited, &self->awaited_cap, self->awaited_count + 1,
                                    sizeof *self->awaited);
     calls_consumer_take_error(&self->consumer);
@@ -58,7 +58,7 @@ void runs_watch_await(runs_watch *self, PyObject *wrapper, const runs_watch_tag 
 static int record_filled(runs_watch *self, runs_watch_awaited *one)
 {
     uint32_t version;
-    if (!tensor_version_read(&self->state->torch, one->filled, VERSION_GUARDED, &version) ||
+    if (!tensor_version_read(&self->state->torch, one->wrapper, VERSION_GUARDED, &version) ||
         version != one->version) {
         self->unread[VIEW_PENDING]++;
         return 0;
@@ -72,18 +72,21 @@ int runs_watch_record_awaited(runs_watch *self, tensor_looks *looks)
     if (looks != NULL)
         tensor_looks_clear(looks); /* Python code runs */
     for (size_t i = 0; result == 0 && i < self->awaited_count;) {
-        PyObject *wrapper = NULL; /* owned; NULL: gone */
-        (void)PyWeakref_GetRef(self->awaited[i].wrapper, &wrapper);
+        PyObject *wrapper = Py_NewRef(self->awaited[i].wrapper); /* owned */
         bool is_filled = tensor_torch_is_filled(wrapper);
-        Py_XDECREF(wrapper);
-        if (i >= self->awaited_count) /* that may have run any code */
+        bool is_known = i < self->awaited_count && self->awaited[i].wrapper == wrapper;
+        Py_DECREF(wrapper);
+        if (!is_known) /* that has run other code */
             break;
-        if (!is_filled) {
+        if (!is_filled && self->awaited[i].tag.step == self->recorder->step) {
             i++;
             continue;
         }
         runs_watch_awaited one = take(self, i);
-        result = record_filled(self, &one);
+        if (is_filled)
+            result = record_filled(self, &one);
+        else /* nobody uses it, and it keeps the graph of its step */
+            self->unread[VIEW_PENDING]++;
         drop(&one);
     }
     return result;

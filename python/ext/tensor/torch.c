@@ -149,7 +149,7 @@ PyObject *tensor_torch_spec(const tensor_torch *torch, PyObject *tensor, bool as
 
 bool tensor_torch_is_filled(PyObject *tensor)
 {
-    if (tensor != NULL && tensor_torch_is(attribute(tensor, "completed"), Py_True))
+    if (tensor_torch_is(attribute(tensor, "completed"), Py_True))
         return true;
     /* A view of it may have been waited for, which only the list of all collectives under way shows. */
     PyObject *module = PyImport_ImportModule("torch._C._distributed_c10d"); /* owned */

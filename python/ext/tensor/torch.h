@@ -59,8 +59,7 @@ PyObject *tensor_torch_local(const tensor_torch *torch, PyObject *tensor);
  * DTensor which to_local() has made it of, of a plain tensor only with asks_graph.  A new reference; no
  * exception. */
 PyObject *tensor_torch_spec(const tensor_torch *torch, PyObject *tensor, bool asks_graph);
-/* Has the program waited for the collective that fills an AsyncCollectiveTensor?  The tensor may be NULL:
- * gone.  Never waits itself. */
+/* Has the program waited for the collective that fills an AsyncCollectiveTensor?  Never waits itself. */
 bool tensor_torch_is_filled(PyObject *tensor);
 
 /* Calls the C function behind a getset descriptor of TensorBase, without Python's checks: the caller
