@@ -66,6 +66,28 @@ def parallelize(model: Any, mesh: Any) -> None:
     parallelize_module(model, mesh, plan)
 
 
+def split_sequences(model: Any, mesh: Any) -> None:
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    plan: dict[str, Any] = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+    for i in range(2):
+        plan |= {
+            f"blocks.{i}.norm": SequenceParallel(),
+            f"blocks.{i}.up": ColwiseParallel(input_layouts=Shard(1)),
+            f"blocks.{i}.down": RowwiseParallel(output_layouts=Shard(1)),
+        }
+    parallelize_module(model, mesh, plan)
+
+
 def build(way: str, world: int) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -81,6 +103,9 @@ def build(way: str, world: int) -> Any:
         mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
     elif way == "tp":
         parallelize(model, init_device_mesh("cpu", (world,), mesh_dim_names=("tp",)))
+        return model
+    elif way == "sp":
+        split_sequences(model, init_device_mesh("cpu", (world,), mesh_dim_names=("tp",)))
         return model
     elif way == "fsdp tp":
         both = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("dp", "tp"))
@@ -99,12 +124,12 @@ def train(rank: int, world: int, way: str, folder: str | None) -> tuple[list[str
 
     model = build(way, world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    torch.manual_seed(1 if way == "tp" else 1 + rank // 2 if way == "fsdp tp" else 1 + rank)
+    torch.manual_seed(1 if way in ("tp", "sp") else 1 + rank // 2 if way == "fsdp tp" else 1 + rank)
     run = tt.record(folder, model=model, grads="all", inputs=True) if folder else None
     losses, counts = [], {}
     for step in range(STEPS):
         with CommDebugMode() if step else nullcontext() as comm:
-            tokens = torch.randint(0, 10, (2, 5))
+            tokens = torch.randint(0, 10, (2, 6))
             out = model(tokens)
             loss = nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6)
             loss.backward()
@@ -143,7 +168,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-WAYS = [("ddp", 2), ("fsdp", 2), ("hsdp", 4), ("tp", 2), ("fsdp tp", 4)]
+WAYS = [("ddp", 2), ("fsdp", 2), ("hsdp", 4), ("tp", 2), ("sp", 2), ("fsdp tp", 4)]
 
 
 @pytest.mark.parametrize(("way", "world"), WAYS)
@@ -174,9 +199,10 @@ def is_of_model(name: str) -> bool:
 def train_plain(folder: Path) -> None:
     model = build("plain", 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1)
     with tt.record(folder, model=model, grads="all", inputs=True):
         for _ in range(STEPS):
-            tokens = torch.randint(0, 10, (2, 5))
+            tokens = torch.randint(0, 10, (2, 6))
             out = model(tokens)
             nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6).backward()
             optimizer.step()
@@ -231,8 +257,8 @@ def test_activations_of_fsdp_are_of_a_part_of_the_batch(runs: Any, way: str, wor
 def test_outputs_of_parallel_layers_have_the_layouts_of_their_hooks(runs: Any) -> None:
     files = Files(runs("tp", 2)[0])
     up = files.place(1, "activation/blocks.0.up")
-    assert (up[2], up[3][0][:2], up[4]) == (Source.HOOK, (Kind.SHARD, 2), (2, 5, 12))
-    assert up[5] == [((0, 0, 6), (2, 5, 6))]
+    assert (up[2], up[3][0][:2], up[4]) == (Source.HOOK, (Kind.SHARD, 2), (2, 6, 12))
+    assert up[5] == [((0, 0, 6), (2, 6, 6))]
     assert files.place(1, "activation_gradient/blocks.0.up")[3:] == up[3:]
     assert files.place(1, "activation/blocks.0.down")[3][0][0] == Kind.REPLICA
     assert files.place(1, "activation/blocks.0.norm")[3][0][0] == Kind.UNKNOWN
@@ -247,7 +273,7 @@ def test_tensor_parallel_outputs_under_fsdp_are_sharded_parts_of_the_batch(runs:
         assert mesh[:2] == (["dp", "tp"], [2, 2])
         assert mesh[2:] == ([rank // 2, rank % 2], [0, 1, 2, 3])
         assert [one[0] for one in spreads] == [Kind.BATCH, Kind.SHARD]
-        assert (shape, boxes) == ((2, 5, 12), [((0, 0, 6 * (rank % 2)), (2, 5, 6))])
+        assert (shape, boxes) == ((2, 6, 12), [((0, 0, 6 * (rank % 2)), (2, 6, 6))])
 
 
 def test_a_place_is_written_once_unless_it_changes(runs: Any) -> None:
@@ -256,3 +282,87 @@ def test_a_place_is_written_once_unless_it_changes(runs: Any) -> None:
     first = files.place(0, "parameter/head.weight")
     assert first == files.place(0, "parameter/head.weight", STEPS - 1)
     assert first[0] == 0
+
+
+def offload(rank: int, world: int, folder: str) -> list[bool]:
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    fully_shard(model, offload_policy=CPUOffloadPolicy(pin_memory=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(folder, model=model):
+        for _ in range(2):
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return [bool(one._post_accumulate_grad_hooks) for one in model.parameters()]
+
+
+def test_gradients_that_fsdp_offloads_have_no_hooks_and_are_read_before_the_step(
+    tmp_path: Path,
+) -> None:
+    for hooked in said(run_ranks(2, offload, str(tmp_path / "run"))):
+        assert hooked == [True, False, False, False]  # the first one finds the loss
+    run = tt.open(tmp_path / "run")
+    assert len(run.stats("gradient/1.weight", rank=1)) == 2
+    assert any("offloads gradients" in str(note) for note in run.notes)
+
+
+def test_what_others_keep_elsewhere_is_said(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    model[0].weight.main_grad = torch.zeros(6, 4)
+    model[1].bias.data = torch.empty(0)
+    model[1].bias.ds_id = 3
+    model[1].bias.requires_grad = False
+    optimizer = torch.optim.SGD([model[0].bias], lr=0.1)
+    with tt.record(tmp_path / "run", model=model):
+        model[0].bias.grad = torch.ones(6)
+        optimizer.step()
+    notes = " ".join(map(str, tt.open(tmp_path / "run").notes))
+    assert "main_grad" in notes
+    assert "ZeRO-3" in notes
+
+
+def test_a_run_knows_how_its_rank_was_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "GROUP_RANK": "2",
+        "TORCHELASTIC_RUN_ID": "job-7",
+        "TORCHELASTIC_RESTART_COUNT": "3",
+    }
+    for name, text in launched.items():
+        monkeypatch.setenv(name, text)
+    with tt.record(tmp_path / "run") as run:
+        run.log("x", 1.0)
+    info = tt.open(tmp_path / "run").info
+    wanted = ("rank", "world_size", "local_rank", "node", "elastic_run", "restart")
+    assert [info[key] for key in wanted] == [5, 8, 1, 2, "job-7", 3]
+
+
+def test_outputs_that_collectives_fill_are_those_of_the_plain_model(
+    runs: Any, tmp_path: Path
+) -> None:
+    train_plain(tmp_path / "plain")
+    plain, run = tt.open(tmp_path / "plain"), tt.open(runs("tp", 2)[0])
+    names = [f"activation/blocks.{i}{part}" for i in (0, 1) for part in (".down", ".drop", "")]
+    for name in [*names, "activation/embed", "activation/(root)"]:
+        for rank in range(2):
+            one, other = plain.stats(name)[0], run.stats(name, rank=rank)[0]
+            assert one.count == other.count
+            assert one.mean == pytest.approx(other.mean, rel=1e-4, abs=1e-6), name
+            assert one.std == pytest.approx(other.std, rel=1e-4), name
+
+
+def test_gradients_of_norms_under_sequence_parallelism_are_partial_sums(runs: Any) -> None:
+    files = Files(runs("sp", 2)[0])
+    _, _, source, spreads, shape, boxes = files.place(1, "gradient/blocks.0.norm.weight")
+    assert (source, spreads[0][0], spreads[0][3]) == (Source.DTENSOR, Kind.PARTIAL, 0)
+    assert (shape, boxes) == ((8,), [])
+    assert files.place(1, "parameter/blocks.0.norm.weight")[3][0][0] == Kind.REPLICA
+    _, _, _, spreads, shape, boxes = files.place(1, "activation/blocks.0.norm")
+    assert (spreads[0][:2], shape) == ((Kind.SHARD, 1), (2, 6, 8))
+    assert boxes == [((0, 3, 0), (2, 3, 8))]

@@ -102,26 +102,33 @@ def data_axes(model: Any) -> tuple[str, tuple[Axis, ...]]:
         "ddp", "fsdp" or "", and the axes; none where nothing is known to split it.
     """
     for module in model.modules():
-        if type(module).__name__ == "DistributedDataParallel":
+        kind = type(module).__name__
+        if kind in ("DistributedDataParallel", "FullyShardedDataParallel"):
             mesh = getattr(module, "device_mesh", None)
             found = axes_of(mesh) if mesh is not None else axis_of_group(module.process_group)
-            return "ddp", found or ()
-        state = getattr(module, "_get_fsdp_state", None)
-        if state is not None:
-            mesh = _mesh_of_state(state())
-            found = axes_of(mesh) if mesh is not None else None
+            return "ddp" if kind[0] == "D" else "fsdp", found or ()
+        for group in _groups_of(module):
+            info = group.mesh_info
+            is_for_all = getattr(info, "is_spmd_mesh", False)  # its axes are not only those of data
+            found = None if is_for_all else axes_of(info.mesh)
             return "fsdp", found or ()
     return "", ()
 
 
-def _mesh_of_state(state: Any) -> Any:
-    """Return the mesh of FSDP2; None: it has no parameters of its own, or a mesh of all axes."""
-    groups = getattr(state, "_fsdp_param_groups", None) or [
-        getattr(state, "_fsdp_param_group", None)
-    ]
-    info = getattr(groups[0], "mesh_info", None)
-    is_for_all = getattr(info, "is_spmd_mesh", False)
-    return None if info is None or is_for_all else info.mesh
+@MESHES.guards(False)
+def offloads_gradients(model: Any) -> bool:
+    """Return whether FSDP2 copies gradients to the CPU, which a hook on them would block."""
+    policies = (group.offload_policy for one in model.modules() for group in _groups_of(one))
+    return any(type(policy).__name__ == "CPUOffloadPolicy" for policy in policies)
+
+
+def _groups_of(module: Any) -> list[Any]:
+    """Return the groups of parameters that FSDP2 made of a module."""
+    get_state = getattr(module, "_get_fsdp_state", None)
+    state = get_state() if get_state is not None else None
+    groups = getattr(state, "_fsdp_param_groups", None)
+    groups = groups if groups is not None else [getattr(state, "_fsdp_param_group", None)]
+    return [group for group in groups if group is not None]
 
 
 def hook_layouts(module: Any, is_input: bool) -> tuple[Any, tuple[Any, ...]] | None:

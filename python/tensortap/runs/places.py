@@ -67,6 +67,11 @@ class Model:
                     others += (axis,)
         return wrapper, data, others
 
+    def ignores(self, path: str) -> bool:
+        """Return whether DDP leaves a parameter alone."""
+        names = getattr(self._model(), "parameters_to_ignore", ())
+        return path.rpartition(":")[2] in names
+
     @property
     def wrapper(self) -> str:
         """What splits its batch: "ddp", "fsdp" or ""."""
@@ -143,7 +148,7 @@ class Places:
         elif model is None:
             return False
         elif is_parameter:
-            found = self._of_plain_parameter(tensor, model)
+            found = self._of_plain_parameter(path, tensor, model)
         else:
             found = self._of_plain_tensor(kind, path, tensor, module, model)
         if found is not None:
@@ -181,11 +186,13 @@ class Places:
         spreads = tuple(said.values())
         return (grid, part._replace(spreads=spreads)) if grid is not None else None
 
-    def _of_plain_parameter(self, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
+    def _of_plain_parameter(
+        self, path: str, tensor: Any, model: Model
+    ) -> tuple[Grid, Part] | None:
         """Place a plain parameter: replicas under DDP; with others nobody says so."""
         axes = (*model.data, *model.others)
         grid = grid_of(axes) if axes else None
-        is_replica = model.wrapper == "ddp" and not model.others
+        is_replica = model.wrapper == "ddp" and not model.others and not model.ignores(path)
         if grid is None or tensor is None:
             return None
         shape = tuple(tensor.shape)

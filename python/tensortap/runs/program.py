@@ -73,6 +73,31 @@ def rank_and_size() -> tuple[int, int]:
         return 0, 1
 
 
+#: Facts about this rank: names in a run, and variables of launchers that hold them.
+LAUNCHED = {
+    "local_rank": ("LOCAL_RANK", "SLURM_LOCALID"),
+    "node": ("GROUP_RANK", "SLURM_NODEID"),
+    "elastic_run": ("TORCHELASTIC_RUN_ID",),
+    "restart": ("TORCHELASTIC_RESTART_COUNT",),
+}
+
+
+def launch() -> dict[str, str]:
+    """Return what the launcher says about this rank, and its device if one is in use already."""
+    found = {
+        name: os.environ[variable]
+        for name, variables in LAUNCHED.items()
+        for variable in reversed(variables)
+        if variable in os.environ and rank_and_size()[1] > 1
+    }
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        index = cuda.current_device()
+        device = cuda.get_device_properties(index)
+        found["device"] = f"cuda:{index} {device.name} {getattr(device, 'uuid', '')}".strip()
+    return found
+
+
 def is_private() -> bool:
     """Return whether nothing of the command may be kept."""
     return os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")

@@ -458,6 +458,7 @@ def _info(rank: int, world_size: int) -> dict[str, str]:
         "start": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "rank": str(rank),
         "world_size": str(world_size),
+        **program.launch(),
         "pid": str(os.getpid()),
         "tensortap": _core.version,
         "python": ".".join(map(str, sys.version_info[:3])),

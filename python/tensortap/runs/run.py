@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Steps = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float64]
 
-NUMBERS = ("rank", "world_size", "pid")  # of the info
+NUMBERS = ("rank", "world_size", "local_rank", "node", "restart", "pid")  # of the info
 OURS = "tensortap/"  # sites about the recording itself
 
 

@@ -12,7 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ from tensortap.display import session
 from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.private.autograd import LOSS
+from tensortap.private.meshes import offloads_gradients
 from tensortap.private.modules import parameters_of
 from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
@@ -44,6 +45,17 @@ COMPILED_AGAIN = (
     "torch.compile had compiled this code before the model was watched: it was compiled again, "
     "once, so that its modules are seen"
 )
+
+OFFLOADED = (
+    "FSDP offloads gradients to the CPU: they are read when the optimizer steps, as they are then "
+    "(clipped, if the program clips them)"
+)
+FLAT = (
+    "parameters of FullyShardedDataParallel are parts of flat ones: which part of a parameter a "
+    "rank has is not known"
+)
+MAIN_GRAD = "gradients that are kept in main_grad (Megatron) are not seen"
+EMPTY = "parameters that ZeRO-3 keeps elsewhere between calls (DeepSpeed) are not seen"
 
 
 class NonFiniteError(ArithmeticError):
@@ -184,6 +196,8 @@ class Watched:
         if program.rank_and_size()[1] > 1:
             named = [(prefix + (path or "(root)"), module) for path, module, _ in walk(model)]
             Places.watch(recorder, model, named, [name for name, _, _ in parameters])
+        self._model = ref(model)
+        self._notes: set[str] = set()  # those that were written
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         wrappers = {type(module).__name__ for module in model.modules()}
         self._is_ddp = "DistributedDataParallel" in wrappers
@@ -264,7 +278,7 @@ class Watched:
         """
         self.core.notes = all_of_them
         self.core.reduced = self._is_reduced()
-        needs_all = all_of_them or self._has_dtensors()
+        needs_all = (all_of_them or self._has_dtensors()) and not self._is_offloaded()
         for i, hook in enumerate(self._hooks):
             if i == 0 or needs_all:
                 hook.put(self)
@@ -276,6 +290,14 @@ class Watched:
         if self._is_ddp or program.rank_and_size()[1] == 1:
             return self._is_ddp
         return not self._has_dtensors()  # FSDP did so before
+
+    def _is_offloaded(self) -> bool:
+        """Return whether hooks on gradients would make their copies to the CPU block."""
+        model = self._model()
+        is_offloaded = bool(model is not None and offloads_gradients(model))
+        if is_offloaded and self.has_gradients:
+            self._say_once(OFFLOADED)
+        return is_offloaded
 
     def _has_dtensors(self) -> bool:
         parameters = (known() for known in self._refs if known is not None)
@@ -304,7 +326,23 @@ class Watched:
             is_part = self.core.pipelined or self._is_sharded(parameter)
             state |= IS_SHARDED if is_part else 0  # in a pipeline, others have other layers
             found.append((name, state))
+            for note in self._what_is_kept_elsewhere(parameter):
+                self._say_once(note)
         return found
+
+    def _say_once(self, note: str) -> None:
+        if note not in self._notes and not self.recorder.closed:
+            self._notes.add(note)
+            self.recorder.note(note)
+
+    def _what_is_kept_elsewhere(self, parameter: Any) -> Iterator[str]:
+        """Yield notes about contents that others keep in their own places."""
+        if self._is_fsdp:
+            yield FLAT
+        if parameter.grad is None and getattr(parameter, "main_grad", None) is not None:
+            yield MAIN_GRAD
+        if parameter.numel() == 0 and hasattr(parameter, "ds_id"):
+            yield EMPTY
 
     def fetch(self, *, waits: bool) -> None:
         """Record what was computed on devices; without *waits* only what has arrived."""
