@@ -126,7 +126,7 @@ PyObject *runs_recorder_place(PyObject *self, PyObject *args)
 int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject *tensor, int32_t site,
                              int64_t step)
 {
-    runs_recorder_site *row = self->placer != NULL ? runs_recorder_site_at(self, site) : NULL;
+    runs_recorder_site *row = runs_recorder_has_placer(self) ? runs_recorder_site_at(self, site) : NULL;
     if (row == NULL || self->rec == NULL)
         return 0;
     PyObject *spec = tensor != NULL ? tensor_torch_spec(&self->state->torch, tensor, row->asks_graph)

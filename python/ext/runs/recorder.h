@@ -59,7 +59,7 @@ typedef struct runs_recorder {
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *sites;    /* owned; dict of names and their numbers */
     PyObject *allow;    /* owned or NULL; str or None: of the checker */
-    PyObject *placer;   /* owned or NULL; f(site, name, tensor or None, spec or None, step) records where
+    PyObject *placer;   /* owned, or NULL or None; f(site, name, tensor or None, spec or None, step) records where
                            the tensors of a site belong; True: torch's graph may say more */
     PyObject *loss;     /* owned or NULL; weak reference to what backward() was last called on */
     PyObject *weakrefs;
@@ -199,6 +199,10 @@ int runs_recorder_tell_error(runs_recorder *self);
 /* ---- between the recorder*.c only ------------------------- */
 
 int runs_recorder_refuse_closed(const runs_recorder *self);
+static inline bool runs_recorder_has_placer(const runs_recorder *self)
+{
+    return self->placer != NULL && self->placer != Py_None;
+}
 /* Calls the placer if this tensor, of a site that is recorded, belongs elsewhere than the one before it.
  * NULL: a tensor inside a compiled graph.  -1: an exception is set. */
 int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject *tensor, int32_t site,

@@ -212,7 +212,7 @@ int runs_watch_record(runs_watch *self, const calls_observation *seen, const run
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, step_of(self, tag));
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
-    if (products != 0 && !tag->is_placed && recorder->placer != NULL)
+    if (products != 0 && !tag->is_placed && runs_recorder_has_placer(recorder))
         runs_watch_find_place(self, seen->looks, seen->row == NULL ? seen->tensor : NULL, tag->site);
     if (recorder->rec == NULL) /* that runs Python code */
         return 0;

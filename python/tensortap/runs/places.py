@@ -101,6 +101,7 @@ class Places:
         self._modules: dict[str, tuple[ref[Any], Model]] = {}  # by name
         self._parameters: dict[str, Model] = {}
         self._meshes: dict[Grid, int] = {}
+        self._specs: dict[int, Any] = {}  # by site: what said where its tensors belong
         self._latest: dict[int, tuple[Grid, Part]] = {}  # by site
         self._outputs: dict[str, tuple[tuple[int, ...], Part]] = {}  # path: local shape, place
         self._shapes: dict[int, int] = {}  # by site: how many it had
@@ -128,7 +129,11 @@ class Places:
         Returns:
             Whether the spec of such a tensor is in the graph of torch.
         """
-        return self._place(site, name, tensor, spec, step)
+        if spec is not None and self._specs.get(site) == spec:
+            return False  # redistribute() makes a new one each time
+        asks_graph = self._place(site, name, tensor, spec, step)
+        self._specs[site] = spec
+        return asks_graph
 
     @MESHES.guards(False)
     def _place(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
