@@ -1,4 +1,4 @@
-"""Two ranks: does watching keep what a program computes while ranks communicate, and what do places cost.
+"""Two ranks: is anything waited for that the program does not wait for, and what do places cost.
 
 A layer returns a sum over both ranks while it is being computed; rank 1 is late, and rank 0 works
 meanwhile.  If tensortap waited for the sum, the step would take as long as both together.
@@ -81,7 +81,9 @@ def transformer() -> Any:
     )
 
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)) for _ in range(8)]
+    layers = [
+        nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)) for _ in range(8)
+    ]
     model = nn.Sequential(*layers)
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     plan = {f"{i}.0": ColwiseParallel() for i in range(8)}

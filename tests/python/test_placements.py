@@ -141,7 +141,9 @@ def test_each_rank_has_what_its_boxes_say(way: str, world: int, rows: int) -> No
             spreads, shape, boxes, source = part
             assert shape == tuple(whole.shape)
             assert source == Source.CHUNKS
-            assert ranks[coordinate[-1] + (coordinate[0] * sizes[1] if len(sizes) > 1 else 0)] == rank
+            assert (
+                ranks[coordinate[-1] + (coordinate[0] * sizes[1] if len(sizes) > 1 else 0)] == rank
+            )
             ((offset, size),) = boxes
             cut = tuple(slice(a, a + n) for a, n in zip(offset, size, strict=True))
             assert torch.equal(whole[cut], local)

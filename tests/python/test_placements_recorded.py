@@ -366,3 +366,31 @@ def test_gradients_of_norms_under_sequence_parallelism_are_partial_sums(runs: An
     _, _, _, spreads, shape, boxes = files.place(1, "activation/blocks.0.norm")
     assert (spreads[0][:2], shape) == ((Kind.SHARD, 1), (2, 6, 8))
     assert boxes == [((0, 3, 0), (2, 3, 8))]
+
+
+def record_own(rank: int, world: int, folder: str) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("mine",))
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+    with tt.record(folder) as run:
+        run.tensor("early", DTensor.from_local(torch.ones(2, 3), mesh, [Shard(0)]))
+        tt.watch(model)
+        run.tensor("plain", torch.ones(3))
+        for rows in range(1, 41):
+            run.tensor("grows", DTensor.from_local(torch.ones(rows, 3), mesh, [Shard(0)]))
+            run.step()
+
+
+def test_what_the_program_records_itself_is_placed_only_if_the_tensor_says_where(
+    tmp_path: Path,
+) -> None:
+    said(run_ranks(2, record_own, str(tmp_path / "run")))
+    files = Files(tmp_path / "run")
+    assert files.place(1, "early")[3:] == ([(1, 0, 1, 0)], (4, 3), [((2, 0), (2, 3))])
+    assert files.place(1, "plain") is None
+    for step in range(32):
+        assert files.place(1, "grows", step)[4] == (2 * step + 2, 3)
+    for step in range(32, 40):  # each batch has its own shape: no more are written
+        assert files.place(1, "grows", step)[::4] == (32, None)

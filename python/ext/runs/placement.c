@@ -137,9 +137,9 @@ int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject 
     }
     if (looks != NULL)
         tensor_looks_clear(looks); /* Python code runs */
-    PyObject *result = PyObject_CallFunction(self->placer, "isOOL", site,
-                                             tt_recorder_site_name(self->rec, site),
-                                             tensor != NULL ? tensor : Py_None, spec, (long long)step);
+    PyObject *result =
+        PyObject_CallFunction(self->placer, "isOOL", site, tt_recorder_site_name(self->rec, site),
+                              tensor != NULL ? tensor : Py_None, spec, (long long)step);
     row = runs_recorder_site_at(self, site); /* it may have moved */
     if (row != NULL) {
         row->asks_graph |= result == Py_True;

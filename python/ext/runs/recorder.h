@@ -59,9 +59,10 @@ typedef struct runs_recorder {
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *sites;    /* owned; dict of names and their numbers */
     PyObject *allow;    /* owned or NULL; str or None: of the checker */
-    PyObject *placer;   /* owned, or NULL or None; f(site, name, tensor or None, spec or None, step) records where
+    PyObject *
+        placer; /* owned, or NULL or None; f(site, name, tensor or None, spec or None, step) records where
                            the tensors of a site belong; True: torch's graph may say more */
-    PyObject *loss;     /* owned or NULL; weak reference to what backward() was last called on */
+    PyObject *loss; /* owned or NULL; weak reference to what backward() was last called on */
     PyObject *weakrefs;
     binding_state *state; /* of the extension, which the type keeps alive */
     bool drops;           /* queue full: drop and count, never wait */

@@ -117,7 +117,7 @@ typedef struct runs_watch {
     bool has_gradients;                   /* of parameters */
     const runs_watch_root *eval_root;     /* borrowed of a link; the latest call with gradients was in
                                          evaluation mode; NULL: it was not */
-    runs_watch_first *first; /* borrowed; while parameters are read: on_nonfinite hears of it then */
+    runs_watch_first *first;     /* borrowed; while parameters are read: on_nonfinite hears of it then */
     runs_watch_awaited *awaited; /* owned; in the order in which they were seen */
     size_t awaited_count, awaited_cap;
     PyObject *weakrefs;

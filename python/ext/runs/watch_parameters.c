@@ -402,7 +402,8 @@ static bool was_changed(const runs_watch *self, const runs_watch_parameter *para
 static void place_gradient(runs_watch *self, PyObject *parameter, const held_gradient *gradient,
                            runs_watch_tag *tag)
 {
-    if (!gradient->is_local || !runs_recorder_has_placer(self->recorder) || runs_watch_products(self, tag->site) == 0)
+    if (!gradient->is_local || !runs_recorder_has_placer(self->recorder) ||
+        runs_watch_products(self, tag->site) == 0)
         return;
     PyObject *whole = tensor_torch_grad(&self->state->torch, parameter); /* owned */
     if (whole != NULL)

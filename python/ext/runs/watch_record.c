@@ -98,9 +98,8 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
     }
     PyObject *result = PyObject_CallFunction(
         self->on_device, "O(iLIIBLOO)O", tensor, tag->site, (long long)step_of(self, tag), tag->call,
-        tag->thread, tag->phase, (long long)time_of(self, tag),
-        tag->is_skipped ? Py_True : Py_False, tag->is_for_norm ? Py_True : Py_False,
-        products & TT_PRODUCT_HIST ? Py_True : Py_False);
+        tag->thread, tag->phase, (long long)time_of(self, tag), tag->is_skipped ? Py_True : Py_False,
+        tag->is_for_norm ? Py_True : Py_False, products & TT_PRODUCT_HIST ? Py_True : Py_False);
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(result);
 }

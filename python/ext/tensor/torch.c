@@ -154,8 +154,8 @@ bool tensor_torch_is_filled(PyObject *tensor)
     /* A view of it may have been waited for, which only the list of all collectives under way shows. */
     PyObject *module = PyImport_ImportModule("torch._C._distributed_c10d"); /* owned */
     PyErr_Clear();
-    PyObject *count = attribute(module, "_get_work_registry_size");                   /* owned */
-    PyObject *number = count != NULL ? PyObject_CallNoArgs(count) : NULL;            /* owned */
+    PyObject *count = attribute(module, "_get_work_registry_size");       /* owned */
+    PyObject *number = count != NULL ? PyObject_CallNoArgs(count) : NULL; /* owned */
     bool is_none = number != NULL && PyLong_Check(number) && PyObject_Not(number) == 1;
     PyErr_Clear();
     Py_XDECREF(number);

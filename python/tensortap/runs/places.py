@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from tensortap.compiled.hooks import unseen
 from tensortap.models.placement import (
     BATCH,
     REPLICA,
@@ -23,6 +24,7 @@ from tensortap.models.placement import (
     part_of,
     spread_of,
 )
+from tensortap.private.dispatch import without_modes
 from tensortap.private.meshes import (
     MESHES,
     Axis,
@@ -35,6 +37,7 @@ from tensortap.private.meshes import (
     spec_of,
 )
 from tensortap.private.shards import is_sharded
+from tensortap.private.tensors import without_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,24 +109,31 @@ class Places:
         self._outputs: dict[str, tuple[tuple[int, ...], Part]] = {}  # path: local shape, place
         self._shapes: dict[int, int] = {}  # by site: how many it had
 
-    @staticmethod
-    @MESHES.guards(None)
-    def watch(
-        recorder: _core.Recorder,
-        model: Any,
-        modules: Iterable[tuple[str, Any]],
-        parameters: Iterable[str],
-    ) -> None:
-        """Record the places of the tensors of a model, from its next events on."""
-        places = recorder.placer
-        if not isinstance(places, Places):
-            recorder.placer = places = Places(recorder)
-        known = Model(model)
-        places._models[id(model)] = known
-        places._modules.update({name: (ref(one), known) for name, one in modules})
-        places._parameters.update(dict.fromkeys(parameters, known))
+        recorder.watchers.append(self)
+        recorder.placer = unseen(self.place, is_traced=False)
 
-    def __call__(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
+    @staticmethod
+    def of(recorder: _core.Recorder) -> Places:
+        """Return the one of this recorder."""
+        for watcher in recorder.watchers:
+            if isinstance(watcher, Places):
+                return watcher
+        return Places(recorder)
+
+    def add(
+        self, model: Any, modules: Iterable[tuple[str, Any]], parameters: Iterable[str]
+    ) -> None:
+        """Take in a model, with its modules by name and the names of its parameters."""
+        known = self._models[id(model)] = Model(model)
+        self._modules.update({name: (ref(one), known) for name, one in modules})
+        self._parameters.update(dict.fromkeys(parameters, known))
+
+    def _close(self) -> None:
+        recorder = self._recorder()
+        if recorder is not None:
+            recorder.placer = None
+
+    def place(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
         """Record where the tensors of a site belong from a step on.
 
         Returns:
@@ -131,7 +141,8 @@ class Places:
         """
         if spec is not None and self._specs.get(site) == spec:
             return False  # redistribute() makes a new one each time
-        asks_graph = self._place(site, name, tensor, spec, step)
+        with without_functions(), without_modes():
+            asks_graph = self._place(site, name, tensor, spec, step)
         self._specs[site] = spec
         return asks_graph
 
@@ -139,7 +150,7 @@ class Places:
     def _place(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
         kind, _, path = name.partition("/")
         is_parameter = kind in ("parameter", "gradient")
-        module, model = self._find(path, is_parameter)
+        module, model = self._find(kind, path)
         asks_graph = kind == "activation" and module is not None and has_local_output(module)
         is_plain = spec is None or not is_sharded(tensor)
         if spec is None and asks_graph and tensor is not None:
@@ -162,14 +173,15 @@ class Places:
             self._write(site, step, *found)
         return asks_graph
 
-    def _find(self, path: str, is_parameter: bool) -> tuple[Any, Model | None]:
-        if is_parameter:
+    def _find(self, kind: str, path: str) -> tuple[Any, Model | None]:
+        """Return the module and the model of a site; of what the program records itself none."""
+        if kind in ("parameter", "gradient"):
             return None, self._parameters.get(path)
+        if kind == "loss":
+            models = list(self._models.values())
+            return None, models[0] if len(models) == 1 else None
         known = self._modules.get(path.partition("[")[0])
-        if known is not None:
-            return known[0](), known[1]
-        models = list(self._models.values())  # a loss
-        return None, models[0] if len(models) == 1 else None
+        return (known[0](), known[1]) if known is not None else (None, None)
 
     def _by_spec(
         self, tensor: Any, spec: Any, model: Model | None, is_parameter: bool
@@ -191,9 +203,7 @@ class Places:
         spreads = tuple(said.values())
         return (grid, part._replace(spreads=spreads)) if grid is not None else None
 
-    def _of_plain_parameter(
-        self, path: str, tensor: Any, model: Model
-    ) -> tuple[Grid, Part] | None:
+    def _of_plain_parameter(self, path: str, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
         """Place a plain parameter: replicas under DDP; with others nobody says so."""
         axes = (*model.data, *model.others)
         grid = grid_of(axes) if axes else None

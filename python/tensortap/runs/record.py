@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tensortap import _core
 from tensortap.display import session
 from tensortap.runs import process, program
+from tensortap.runs.places import Places
 from tensortap.runs.steps import Steps
 from tensortap.runs.watch import Watched
 
@@ -290,6 +291,8 @@ def record(
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
         run.current_step = _next_step(file)
+    if world_size > 1:
+        Places.of(run)
     if box is not None:
         run.box = box
         box.open(run, folder, (rank, world_size), program.command())

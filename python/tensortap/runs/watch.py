@@ -195,7 +195,7 @@ class Watched:
         self.core.set_parameters(parameters)
         if program.rank_and_size()[1] > 1:
             named = [(prefix + (path or "(root)"), module) for path, module, _ in walk(model)]
-            Places.watch(recorder, model, named, [name for name, _, _ in parameters])
+            Places.of(recorder).add(model, named, [name for name, _, _ in parameters])
         self._model = ref(model)
         self._notes: set[str] = set()  # those that were written
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
