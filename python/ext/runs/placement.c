@@ -129,6 +129,7 @@ int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject 
     runs_recorder_site *row = runs_recorder_has_placer(self) ? runs_recorder_site_at(self, site) : NULL;
     if (row == NULL || self->rec == NULL)
         return 0;
+    (void)tensor_torch_find(&self->state->torch);
     PyObject *spec = tensor != NULL ? tensor_torch_spec(&self->state->torch, tensor, row->asks_graph)
                                     : Py_NewRef(Py_None); /* owned */
     if (row->spec == spec) {
