@@ -184,6 +184,13 @@ static int32_t file_of(const tt_run *run, int32_t rank)
     return f;
 }
 
+/* How many ranks were fed; 1 of a run that is not joined. */
+static int32_t ranks_of(const tt_run *run, int32_t site)
+{
+    const tt_joined_site *joined = tt_run_joined(run, site);
+    return joined != NULL ? joined->ranks : 1;
+}
+
 /* Compares what the models of both runs were fed, for the first rank and model where it differs. */
 static tt_status add_inputs(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,
                             tt_diff *diff, tt_error *err)
@@ -196,8 +203,8 @@ static tt_status add_inputs(tt_run *a, tt_run *b, const tt_step_map maps[2], con
         for (int32_t site = 0; st == TT_OK && !is_found && site < tt_run_site_count(a); site++) {
             const char *name = tt_run_site_name(a, site);
             int32_t partner = tt_name_begins(name, BATCH) ? tt_diff_partner(b, name, rename) : -1;
-            if (other < 0 || partner < 0)
-                continue;
+            if (other < 0 || partner < 0 || ranks_of(a, site) != ranks_of(b, partner))
+                continue; /* a rank is fed a part of the batch */
             st = read_batches(a, file, site, &maps[0], &x, err);
             if (st == TT_OK)
                 st = read_batches(b, other, partner, &maps[1], &y, err);

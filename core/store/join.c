@@ -187,6 +187,14 @@ static bool is_equal(const tt_point *a, const tt_point *b)
            a->stats.nan == b->stats.nan;
 }
 
+static bool are_equal(const holding *all, size_t count)
+{
+    size_t i = 1;
+    while (i < count && is_equal(&all[0].point, &all[i].point))
+        i++;
+    return i >= count;
+}
+
 /* The histogram of a point is added to one; false: it has none that can be read. */
 static bool add_hist(const gathering *g, const holding *h, tt_hist *into)
 {
@@ -240,17 +248,51 @@ static void find_shape(const holding *const *parts, int64_t count, tt_point *out
     }
 }
 
+/* The mean of numbers, such as the losses of the parts of a batch, is a number. */
+static void average(const holding *const *parts, int64_t count, tt_stats *out)
+{
+    const int32_t dtype = out->dtype;
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++) {
+        const tt_stats *s = &parts[k]->point.stats;
+        sum += s->nan > 0                  ? (double)NAN
+               : s->posinf + s->neginf > 0 ? (s->posinf > 0 ? (double)INFINITY : (double)-INFINITY)
+                                           : s->mean;
+    }
+    double mean = sum / (double)count;
+    *out = (tt_stats){ .count = 1, .dtype = dtype };
+    if (isnan(mean))
+        out->nan = 1;
+    else if (isinf(mean))
+        *(mean > 0 ? &out->posinf : &out->neginf) = 1;
+    else
+        *out = (tt_stats){ .count = 1,
+                           .dtype = dtype,
+                           .zeros = mean == 0,
+                           .min = mean,
+                           .max = mean,
+                           .absmax = fabs(mean),
+                           .sum = mean,
+                           .mean = mean,
+                           .l1 = fabs(mean),
+                           .sumsq = mean * mean };
+}
+
 /* Combines the parts, which are in the order of the mesh. */
 static void combine(const gathering *g, const holding *const *parts, int64_t count, whole *out)
 {
     out->point = parts[0]->point;
-    if (count == 1)
-        return;
     double sum = 0;
-    bool has_hist = (out->point.products & TT_PRODUCT_HIST) != 0;
-    if (has_hist && tt_hist_create(&out->hist) < 0)
+    bool has_hist = (out->point.products & TT_PRODUCT_HIST) != 0 && tt_hist_create(&out->hist) == TT_OK;
+    if (count == 1) {
+        if (has_hist && !add_hist(g, parts[0], out->hist))
+            out->point.products &= ~(uint32_t)TT_PRODUCT_HIST;
+        return;
+    }
+    if (out->point.products & TT_PRODUCT_STATS && out->point.ndim == 0) {
+        average(parts, count, &out->point.stats);
         has_hist = false;
-    if (out->point.products & TT_PRODUCT_STATS) {
+    } else if (out->point.products & TT_PRODUCT_STATS) {
         for (int64_t k = 1; k < count; k++) {
             merge_integers(&out->point.stats, &parts[k]->point.stats);
             tt_stats_merge(&out->point.stats, &parts[k]->point.stats);
@@ -281,15 +323,19 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
     }
     if (!is_placed) { /* a number that the program logged, or a run of an older version */
         out->is_unplaced = count > 1;
-        for (size_t i = 1; i < count; i++)
-            out->is_unequal |= !is_equal(&all[0].point, &all[i].point);
+        out->is_unequal = !are_equal(all, count);
         parts[0] = &all[0];
         combine(g, parts, 1, out);
         return JOINED;
     }
     for (size_t i = 0; i < count; i++)
-        if (all[i].placement == NULL || !find_class(&all[i], &classes))
-            return UNKNOWN;
+        if (all[i].placement == NULL || !find_class(&all[i], &classes)) {
+            if (!are_equal(all, count))
+                return UNKNOWN;
+            parts[0] = &all[0]; /* nobody said so, but all ranks have the same */
+            combine(g, parts, 1, out);
+            return JOINED;
+        }
     out->parts = classes;
     out->found = 0;
     if ((size_t)classes > room)
@@ -437,7 +483,7 @@ static tt_status put_point(row_maker *made, const whole *w)
         memcpy(to, &p->digest, sizeof p->digest);
         to += sizeof p->digest;
     }
-    if (w->hist != NULL)
+    if (products & TT_PRODUCT_HIST)
         head.text_len = (uint32_t)tt_hist_pack(w->hist, to);
     memcpy(made->record, &head, sizeof head);
     return tt_points_add(&made->points, (const tt_record *)(const void *)made->record);
@@ -512,7 +558,8 @@ static tt_status join_entries(tt_join *joined, const gathering *g, const entry *
         how = at != NULL && at->sites == n->sites ? JOINED : UNKNOWN;
         if (how == JOINED)
             w.point.scalar = sqrt(at->sumsq);
-        w.is_unequal = false;
+        w.is_unequal = w.is_unplaced = false;
+        w.parts = (int64_t)held;
     }
     note(site, how, &w, from->step);
     tt_status st = how == JOINED ? put_point(made, &w) : TT_OK;
