@@ -40,6 +40,7 @@ typedef struct gathering {
     entry *entries; /* owned */
     size_t count, cap;
     tt_hist_bin *bins; /* owned; BINS of them, or NULL: no memory */
+    bool trusts;       /* along axes of which nothing is known, all ranks have had the same so far */
 } gathering;
 
 static tt_status read_part(gathering *g, int32_t file)
@@ -131,16 +132,16 @@ static bool is_alike(const holding *a, const holding *b)
     return memcmp(a->mesh->ranks, b->mesh->ranks, (size_t)ranks * sizeof *a->mesh->ranks) == 0;
 }
 
-/* Finds the class of a rank and the number of classes; false: its placement does not tell. */
-static bool find_class(holding *h, int64_t *classes)
+/* Finds the class of a rank and the number of classes; false: its placement does not tell.  Along an axis of
+ * which nothing is known ranks are replicas if they have the same (*is_guess): that is seen. */
+static bool find_class(holding *h, int64_t *classes, bool *is_guess)
 {
     h->number = 0;
     *classes = 1;
-    if (h->mesh == NULL || h->placement->mesh_ndim != h->mesh->ndim)
+    if (h->placement == NULL || h->mesh == NULL || h->placement->mesh_ndim != h->mesh->ndim)
         return false;
     for (int32_t d = 0; d < h->mesh->ndim; d++) {
-        if (is_spread(h, d, TT_SPREAD_UNKNOWN))
-            return false;
+        *is_guess |= is_spread(h, d, TT_SPREAD_UNKNOWN);
         if (is_spread(h, d, TT_SPREAD_SHARD) || is_spread(h, d, TT_SPREAD_BATCH)) {
             h->number = h->number * h->mesh->size[d] + h->mesh->coordinate[d];
             *classes *= h->mesh->size[d];
@@ -231,12 +232,19 @@ static void merge_integers(tt_stats *into, const tt_stats *from)
 static void find_shape(const holding *const *parts, int64_t count, tt_point *out)
 {
     const holding *first = parts[0];
-    bool has_shard = false;
-    for (int32_t d = 0; first->mesh != NULL && d < first->mesh->ndim; d++)
+    bool has_shard = false, has_batch = false;
+    for (int32_t d = 0; first->mesh != NULL && d < first->mesh->ndim; d++) {
         has_shard |= is_spread(first, d, TT_SPREAD_SHARD);
+        has_batch |= is_spread(first, d, TT_SPREAD_BATCH);
+    }
     if (has_shard && first->placement->ndim >= 0) {
+        int64_t row = 1; /* elements of one sample */
         out->ndim = first->placement->ndim;
         memcpy(out->shape, first->placement->shape, (size_t)out->ndim * sizeof *out->shape);
+        for (int32_t d = 1; d < out->ndim; d++)
+            row *= out->shape[d];
+        if (has_batch && out->ndim > 0 && row > 0)
+            out->shape[0] = out->stats.count / row;
         return;
     }
     for (int64_t k = 1; k < count && out->ndim > 0; k++) {
@@ -309,12 +317,18 @@ static void combine(const gathering *g, const holding *const *parts, int64_t cou
     find_shape(parts, count, &out->point);
 }
 
+/* Classes that a step and call may have. */
+static size_t room_for(const gathering *g)
+{
+    return (size_t)g->run->count * TT_MESH_DIMS + 64;
+}
+
 /* Joins what ranks hold of one step and call. */
 static outcome join(const gathering *g, holding *all, size_t count, const holding **parts, size_t room,
                     whole *out)
 {
     int64_t classes = 1, elements = 0;
-    bool is_placed = false;
+    bool is_placed = false, is_guess = false;
     *out = (whole){ .parts = 1, .found = 1 };
     for (size_t i = 0; i < count; i++) {
         is_placed |= all[i].placement != NULL;
@@ -329,13 +343,8 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
         return JOINED;
     }
     for (size_t i = 0; i < count; i++)
-        if (all[i].placement == NULL || !find_class(&all[i], &classes)) {
-            if (!are_equal(all, count))
-                return UNKNOWN;
-            parts[0] = &all[0]; /* nobody said so, but all ranks have the same */
-            combine(g, parts, 1, out);
-            return JOINED;
-        }
+        if (!find_class(&all[i], &classes, &is_guess) || (is_guess && !g->trusts))
+            return UNKNOWN;
     out->parts = classes;
     out->found = 0;
     if ((size_t)classes > room)
@@ -353,6 +362,8 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
         out->found++;
         elements += all[i].point.stats.count;
     }
+    if (is_guess && out->is_unequal)
+        return UNKNOWN;
     int64_t expected = count_whole(&all[0]);
     bool has_stats = (all[0].point.products & TT_PRODUCT_STATS) != 0;
     if (out->found < classes || (has_stats && expected >= 0 && elements != expected))
@@ -535,13 +546,10 @@ static void note(tt_joined_site *site, outcome how, const whole *w, int64_t step
     }
 }
 
-/* Joins the entries of one step and call, and adds the point. */
-static tt_status join_entries(tt_join *joined, const gathering *g, const entry *from, size_t count,
-                              holding *all, const holding **parts, norms *n, row_maker *made)
+/* Collects what the ranks hold of one step and call. */
+static size_t hold(const gathering *g, const entry *from, size_t count, holding *all)
 {
-    tt_joined_site *site = &joined->site[g->site];
     size_t held = 0;
-    whole w;
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && from[i].part == from[i - 1].part)
             continue; /* a second point of one call: a gradient that was read twice */
@@ -552,7 +560,41 @@ static tt_status join_entries(tt_join *joined, const gathering *g, const entry *
         h->placement = tt_run_placement(g->run, file, g->site, from->step);
         h->mesh = h->placement != NULL ? tt_run_mesh(g->run, file, h->placement->mesh) : NULL;
     }
-    outcome how = join(g, all, held, parts, (size_t)g->run->count * TT_MESH_DIMS + 64, &w);
+    return held;
+}
+
+/* How many entries, from this one on, are of one step and call. */
+static size_t count_alike(const gathering *g, size_t from)
+{
+    size_t to = from + 1;
+    while (to < g->count && g->entries[to].step == g->entries[from].step &&
+           g->entries[to].call == g->entries[from].call)
+        to++;
+    return to - from;
+}
+
+/* Do ranks have the same at every step, along the axes of which nothing is known? */
+static bool is_always_alike(const gathering *g, holding *all, const holding **parts)
+{
+    bool is_alike = true;
+    for (size_t from = 0, n; is_alike && from < g->count; from += n) {
+        whole w;
+        n = count_alike(g, from);
+        size_t held = hold(g, &g->entries[from], n, all);
+        is_alike = join(g, all, held, parts, room_for(g), &w) != UNKNOWN;
+        tt_hist_free(w.hist);
+    }
+    return is_alike;
+}
+
+/* Joins the entries of one step and call, and adds the point. */
+static tt_status join_entries(tt_join *joined, const gathering *g, const entry *from, size_t count,
+                              holding *all, const holding **parts, norms *n, row_maker *made)
+{
+    tt_joined_site *site = &joined->site[g->site];
+    size_t held = hold(g, from, count, all);
+    whole w;
+    outcome how = join(g, all, held, parts, room_for(g), &w);
     if (how == JOINED && n != NULL && w.is_unequal) { /* each rank has the norm of its own parts */
         const norm_step *at = find_step(n, from->step);
         how = at != NULL && at->sites == n->sites ? JOINED : UNKNOWN;
@@ -582,15 +624,15 @@ static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
         st = read_norms(joined, tap, &n);
     qsort(g.entries, g.count, sizeof *g.entries, by_step);
     holding *all = calloc(g.part_count + 1, sizeof *all);
-    const holding **parts = calloc((size_t)g.run->count * TT_MESH_DIMS + 64, sizeof *parts);
+    const holding **parts = calloc(room_for(&g), sizeof *parts);
     if (all == NULL || parts == NULL)
         st = TT_ENOMEM;
-    for (size_t from = 0, to; st == TT_OK && from < g.count; from = to) {
-        for (to = from + 1; to < g.count && g.entries[to].step == g.entries[from].step &&
-                            g.entries[to].call == g.entries[from].call;)
-            to++;
-        st = join_entries(joined, &g, &g.entries[from], to - from, all, parts, has_norm ? &n : NULL,
-                          &made);
+    g.trusts = true;
+    if (st == TT_OK)
+        g.trusts = is_always_alike(&g, all, parts);
+    for (size_t from = 0, count; st == TT_OK && from < g.count; from += count) {
+        count = count_alike(&g, from);
+        st = join_entries(joined, &g, &g.entries[from], count, all, parts, has_norm ? &n : NULL, &made);
         if (st == TT_OK && made.points.n >= CHUNK)
             st = end_chunk(joined, tap, site, &made);
     }

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tensortap.display.table import table
-from tensortap.runs.run import Run
+from tensortap.runs.run import Run, whole_of
 
 if TYPE_CHECKING:
     import os
@@ -137,8 +137,8 @@ def diff(
             raise ValueError(f"{name} must be a number from 0 on, not {tolerance!r}")
     low, high = steps if steps is not None else (None, None)
     with _opened(a) as left, _opened(b) as right:
-        verdict, first, rows, old, new, premises = left._reader.diff(
-            right._reader,
+        verdict, first, rows, old, new, premises = whole_of(left).diff(
+            whole_of(right),
             only,
             LOWEST if low is None else low,
             HIGHEST if high is None else high,

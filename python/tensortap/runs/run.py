@@ -476,6 +476,11 @@ def reader_of(run: Run) -> _core.RunReader:
     return run._reader
 
 
+def whole_of(run: Run) -> _core.RunReader:
+    """Return the reader of the whole job: of all ranks as one, where they can be joined."""
+    return run._select(None)[0]
+
+
 def _parsed(key: str, text: str) -> Any:
     try:
         if key == "argv":

@@ -1,0 +1,88 @@
+"""One process against many ranks: the joined run differs by rounding alone, and a fault is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from ranks import run_ranks, said  # noqa: E402
+from test_placements_recorded import WAYS, build, is_of_model  # noqa: E402
+from torch import nn  # noqa: E402
+from versions import needs_sharding_on_cpu  # noqa: E402
+
+import tensortap as tt  # noqa: E402
+
+pytestmark = needs_sharding_on_cpu
+
+STEPS, BATCH = 4, 4
+
+
+def part_of(way: str, rank: int, world: int) -> slice:
+    """Return the rows of the batch that a rank is fed."""
+    if way in ("tp", "sp", "plain"):
+        return slice(None)
+    at, count = (rank // 2, world // 2) if way == "fsdp tp" else (rank, world)
+    return slice(at * BATCH // count, (at + 1) * BATCH // count)
+
+
+def train(rank: int, world: int, way: str, folder: str, is_faulty: bool = False) -> list[float]:
+    """Train on the same batches, however they are split; return what clipping says of the norms."""
+    model = build(way, world)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = torch.Generator().manual_seed(1)
+    norms = []
+    with tt.record(folder, model=model):
+        for step in range(STEPS):
+            tokens = torch.randint(0, 10, (BATCH, 6), generator=batches)[part_of(way, rank, world)]
+            if is_faulty and step == 2:
+                with torch.no_grad():
+                    for name, parameter in model.named_parameters():
+                        if name.endswith("blocks.1.up.weight"):
+                            parameter.mul_(1.01)
+            out = model(tokens)
+            nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6).backward()
+            if way in ("ddp", "fsdp", "hsdp"):  # torch cannot stack norms of several meshes
+                norm = nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+                norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
+            optimizer.step()
+            optimizer.zero_grad()
+    return norms
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    train(0, 1, "plain", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(("way", "world"), WAYS)
+def test_a_split_training_differs_from_one_process_by_rounding(
+    plain: Path, tmp_path: Path, way: str, world: int
+) -> None:
+    norms = said(run_ranks(world, train, way, str(tmp_path / "many")))[0]
+    found = tt.diff(plain, tmp_path / "many")
+    differing = [
+        (one.name, one.field, one.a, one.b) for one in found.sites if one.verdict == "differs"
+    ]
+    assert not differing
+    assert found.premises == ()
+    run = tt.open(tmp_path / "many")
+    left_out = {name: run.joined(name) for name in run.names("*") if is_of_model(name)}
+    if way != "sp":  # there, residual sums are plain tensors, and nobody says what they are
+        assert not {k: v for k, v in left_out.items() if v.points == 0}
+    if norms:
+        assert run.series("gradient_norm")[1] == pytest.approx(norms, rel=1e-5)
+
+
+def test_a_weight_that_is_wrong_on_all_ranks_is_named(plain: Path, tmp_path: Path) -> None:
+    said(run_ranks(2, train, "fsdp", str(tmp_path / "many"), True))
+    first: Any = tt.diff(plain, tmp_path / "many").first
+    assert (first.name, first.first_step) in (
+        ("parameter/blocks.1.up.weight", 2),
+        ("activation/blocks.1.up", 2),
+    )
