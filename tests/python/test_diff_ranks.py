@@ -1,4 +1,4 @@
-"""One process against many ranks: the joined run differs by rounding alone, and a fault is found."""
+"""One process against many ranks: the joined run differs by rounding, and a fault is found."""
 
 from __future__ import annotations
 
