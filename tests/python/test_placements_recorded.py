@@ -394,3 +394,36 @@ def test_what_the_program_records_itself_is_placed_only_if_the_tensor_says_where
         assert files.place(1, "grows", step)[4] == (2 * step + 2, 3)
     for step in range(32, 40):  # each batch has its own shape: no more are written
         assert files.place(1, "grows", step)[::4] == (32, None)
+
+
+@pytest.mark.parametrize(("way", "world"), WAYS)
+def test_joined_parameters_are_those_of_the_plain_model(
+    runs: Any, tmp_path: Path, way: str, world: int
+) -> None:
+    train_plain(tmp_path / "plain")
+    plain, run = tt.open(tmp_path / "plain"), tt.open(runs(way, world)[0])
+    compared = 0
+    for name in plain.names("parameter/*"):
+        if "norm" in name and way in ("tp", "fsdp tp"):
+            assert run.stats(name) == []  # nobody says what the ranks of tp have of it
+            continue
+        one, whole = plain.stats(name)[0], run.stats(name)[0]
+        assert (one.count, one.min, one.max) == (whole.count, whole.min, whole.max), name
+        assert whole.mean == pytest.approx(one.mean, rel=1e-6, abs=1e-9)
+        assert whole.l2 == pytest.approx(one.l2, rel=1e-6)
+        compared += 1
+    assert compared >= 10
+
+
+def test_joined_gradients_and_outputs_of_tensor_parallel_layers_are_those_of_the_plain_model(
+    runs: Any, tmp_path: Path
+) -> None:
+    train_plain(tmp_path / "plain")
+    plain, run = tt.open(tmp_path / "plain"), tt.open(runs("tp", 2)[0])
+    layers = ("embed", "blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down", "head")
+    sites = [f"activation/{one}" for one in layers] + [f"gradient/{one}.weight" for one in layers]
+    for name in sites:
+        one, whole = plain.stats(name)[0], run.stats(name)[0]
+        assert one.count == whole.count, name
+        assert whole.l2 == pytest.approx(one.l2, rel=1e-5), name
+        assert whole.max == pytest.approx(one.max, rel=1e-5), name
