@@ -62,6 +62,18 @@ class Part(NamedTuple):
     boxes: tuple[Box, ...]
     source: Source
 
+    def along(self, spreads: tuple[Spread, ...]) -> Part:
+        """Return the same on a mesh with other axes."""
+        return self._replace(spreads=spreads)
+
+    def said_by(self, source: Source) -> Part:
+        """Return the same as another one says it."""
+        return self._replace(source=source)
+
+    def without_shape(self) -> Part:
+        """Return the same for tensors of any shape."""
+        return self._replace(shape=None, boxes=())
+
 
 def spread_of(placement: Any, ndim: int) -> Spread:
     """Return what a placement of torch says about a tensor with so many dimensions."""

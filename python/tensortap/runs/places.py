@@ -18,6 +18,7 @@ from tensortap.models.placement import (
     BATCH,
     REPLICA,
     UNKNOWN,
+    Kind,
     Part,
     Source,
     Spread,
@@ -108,7 +109,6 @@ class Places:
         self._latest: dict[int, tuple[Grid, Part]] = {}  # by site
         self._outputs: dict[str, tuple[tuple[int, ...], Part]] = {}  # path: local shape, place
         self._shapes: dict[int, int] = {}  # by site: how many it had
-
         recorder.watchers.append(self)
         recorder.placer = unseen(self.place, is_traced=False)
 
@@ -158,7 +158,7 @@ class Places:
         if spec is not None:
             found = self._by_spec(tensor, spec, model, is_parameter)
             if found is not None and is_plain:
-                found = found[0], found[1]._replace(source=Source.HOOK)
+                found = found[0], found[1].said_by(Source.HOOK)
         elif asks_graph and site in self._latest:
             return True  # a call without gradients: the layout is that of the hook
         elif model is None:
@@ -201,7 +201,7 @@ class Places:
             said = dict(zip(own, part.spreads, strict=True))
             grid = grid_of(own)
         spreads = tuple(said.values())
-        return (grid, part._replace(spreads=spreads)) if grid is not None else None
+        return (grid, part.along(spreads)) if grid is not None else None
 
     def _of_plain_parameter(self, path: str, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
         """Place a plain parameter: replicas under DDP; with others nobody says so."""
@@ -220,7 +220,9 @@ class Places:
         self, kind: str, path: str, tensor: Any, module: Any, model: Model
     ) -> tuple[Grid, Part] | None:
         """Place a plain input or output: a part of the batch, and what hooks of its module say."""
-        hook = hook_layouts(module, kind == "input") if module is not None else None
+        is_first = path.partition("[")[2] in ("", "0]")  # hooks know of no other
+        is_hooked = module is not None and is_first
+        hook = hook_layouts(module, kind == "input") if is_hooked else None
         own = axes_of(hook[0]) if hook is not None and tensor is not None else None
         others = own or model.others
         axes = (*(one for one in model.data if not _has(others, one)), *others)
@@ -230,6 +232,8 @@ class Places:
         spreads = (UNKNOWN,) * len(others)
         if hook is not None and own is not None:
             spreads = tuple(spread_of(one, tensor.ndim) for one in hook[1])
+        if kind == "activation_gradient":  # that of an addend is none
+            spreads = tuple(UNKNOWN if one.kind == Kind.PARTIAL else one for one in spreads)
         batch = (BATCH,) * (len(axes) - len(others))
         source = Source.WRAPPER if own is None else Source.HOOK
         part = Part((*batch, *spreads), None, (), source)
@@ -243,7 +247,7 @@ class Places:
         recorder = self._recorder()
         self._shapes[site] = self._shapes.get(site, 0) + 1
         if self._shapes[site] > MOST_SHAPES:
-            part = part._replace(shape=None, boxes=())
+            part = part.without_shape()
         if recorder is None or recorder.closed or self._latest.get(site) == (grid, part):
             self._shapes[site] -= 1
             return
