@@ -127,16 +127,14 @@ def _is_intended(row: Operator, rows: list[Operator], bad: list[Operand]) -> boo
 def _is_mask(operand: Operand, rows: list[Operator]) -> bool:
     """Return whether an operand with Inf is intended: made so, or from outside.
 
-    From outside it is what `tensortap nan` calls a mask, or a limit: nothing but Inf and 0.
+    From outside it is what `tensortap nan` calls a mask.
     """
     if operand.bad_writer >= 0:
         return rows[operand.bad_writer].intended
     stats = operand.stats
-    if stats is None or stats.nan > 0:
+    if stats is None:
         return False
-    is_only_inf = stats.posinf + stats.neginf == stats.count
-    is_masked = _core._value_is_masked("input/", None, stats.nan, stats.posinf, stats.neginf)
-    return is_masked or is_only_inf or stats.absmax == 0
+    return _core._value_is_masked("input/", None, stats.nan, stats.posinf, stats.neginf)
 
 
 def origins(rows: list[Operator], has_graphs: bool) -> Iterator[Origin]:
