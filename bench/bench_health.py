@@ -75,7 +75,7 @@ def main() -> None:
         [health] = command.compare([command.PROGRAM, "health", folder / "large"])
         harness.row("tensortap health, 10 million points", health.wall, 1, unit="s", at_most=True)
         harness.row("tensortap health, its memory", health.memory, 128, unit="MB", at_most=True)
-        from tensortap.findings.guard import EVERY
+        from tensortap.answers.guard import EVERY
 
         step, find, events = train(folder / "run", True)
         pairs = [

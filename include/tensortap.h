@@ -609,9 +609,6 @@ tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, t
  * *index is -1 if there is none. */
 tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t call,
                       uint32_t products, int64_t *index, tt_error *err);
-/* Finds the first point whose stats or scalar has a NaN or an infinity; *index is -1 if
- * there is none.  The footer knows it: no scan. */
-tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index, tt_error *err);
 
 /* Reads the bins of a point's histogram, as tt_hist_bins returns them. */
 tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,

@@ -308,7 +308,9 @@ typedef struct tt_latest {
     tt_phases phases;   /* of the latest point: training or evaluation */
     int64_t index;      /* of the latest point */
     tt_point latest;    /* the point itself */
-    bool has_nonfinite; /* some point has NaN or Inf, in any phase and on every chosen rank */
+    bool has_nonfinite; /* some point has NaN or Inf, in any phase and on every chosen rank ... */
+    bool has_bad;       /* ... that counts, which a mask does not ... */
+    int64_t bad_step;   /* ... from this step on */
 } tt_latest;
 
 /* What all files hold together. */
@@ -320,9 +322,6 @@ typedef struct tt_totals {
 tt_totals tt_run_totals(const tt_run *run);
 /* Appends "rank 3", "ranks 0, 2 to 5"; ranks in order. */
 tt_status tt_ranks_append(const int32_t *ranks, size_t count, tt_buf *out);
-/* Appends how the ranks of a job of several ended, a line each: the exception that was first, ranks that were killed, that
- * lost contact, that have no file or are late.  is_live: does a process hold this file? */
-tt_status tt_run_ending(const tt_run *run, bool (*is_live)(const char *path), tt_buf *out);
 /* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
  * Is this so much more than the run that it has to be read in smaller pieces? */
 bool tt_run_outgrows(const tt_run *run, int64_t bytes);
@@ -351,8 +350,8 @@ typedef struct tt_tree_row {
     bool is_output;         /* an item of what the module above returned: "logits", "0" */
     tt_phases phases;       /* of latest, and for its trend */
     tt_point latest;        /* folded: merged stats of all, shape of the first */
-    bool has_nonfinite;     /* some point of one of them has NaN or Inf */
-    int32_t worst;          /* the first site with NaN or Inf; -1: none */
+    int32_t worst;          /* the first site with NaN or Inf that counts; -1: none ... */
+    int64_t bad_step;       /* ... and its first such step */
 } tt_tree_row;
 
 typedef struct tt_run_tree {
@@ -371,6 +370,85 @@ typedef enum tt_tree_how {
 tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
                              tt_run_tree **out, tt_error *err);
 void tt_run_tree_free(tt_run_tree *tree);
+
+/* ---- answers ------------------------------------------------------------ */
+
+/* How much an answer matters: one scale for commands, pages and Python. */
+typedef enum tt_severity {
+    TT_SEVERITY_NOTE,
+    TT_SEVERITY_FINE,
+    TT_SEVERITY_WARNING,
+    TT_SEVERITY_ERROR,
+} tt_severity;
+const char *tt_severity_text(tt_severity severity); /* "note", "fine", "warning", "error" */
+
+typedef enum tt_answer_kind {
+    TT_ANSWER_FINDING,    /* of a rule of health */
+    TT_ANSWER_ORIGIN,     /* where the first NaN or Inf was born */
+    TT_ANSWER_DIVERGENCE, /* where two runs diverge, or that they do not */
+    TT_ANSWER_PREMISE,    /* what differs between two runs before any number is compared */
+    TT_ANSWER_FAULT,      /* what became of the program, of its ranks or of their files */
+    TT_ANSWER_NOTE,
+} tt_answer_kind;
+
+typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
+const char *tt_feed_text(tt_feed_kind kind);   /* "before" */
+const char *tt_feed_phrase(tt_feed_kind kind); /* "fed by" */
+/* A point that a value was computed from. */
+typedef struct tt_feed {
+    tt_feed_kind kind;
+    int32_t site;
+    const char *name; /* of the site; borrowed from the run */
+    int64_t index;
+    tt_point point;
+} tt_feed;
+
+enum { TT_NUMBERS_MOST = 4, TT_NEXT_MOST = 3, TT_FEEDS_MOST = 12 };
+
+/* What a report comes to.  Whoever shows it lays out these fields, and looks for nothing in sentences. */
+typedef struct tt_answer {
+    tt_answer_kind kind;
+    tt_severity severity;
+    const char *rule;     /* which of its kind: id of a rule of health, "inputs", "killed"; NULL: none */
+    const char *place;    /* the sites in a few words: "backbone (4 parameters)"; NULL: none */
+    const int32_t *sites; /* of the run, the first to look at first ... */
+    const char *const *names;            /* ... and their names */
+    size_t site_count;                   /* 0: the whole run */
+    int64_t first_step, last_step, call; /* -1: none */
+    const int32_t *ranks;
+    size_t rank_count; /* 0: all, or the run has one */
+    struct {
+        const char *name;
+        double value;
+    } numbers[TT_NUMBERS_MOST]; /* the evidence */
+    size_t number_count;
+    const tt_feed *feeds;
+    size_t feed_count;
+    const char *sentence;           /* without severity, rule and remedy; no stop at its end */
+    const char *detail;             /* further lines; NULL: none */
+    const char *remedy;             /* what to do; NULL: none */
+    const char *next[TT_NEXT_MOST]; /* commands that show more; a shell runs them as they are */
+    size_t next_count;
+} tt_answer;
+
+struct tt_arena; /* core/base */
+
+/* { 0 } is valid and empty. */
+typedef struct tt_answers {
+    tt_answer *items; /* owned, as all of it */
+    size_t count, cap;
+    struct tt_arena *texts;
+    tt_status st; /* the first failure */
+} tt_answers;
+void tt_answers_free(tt_answers *answers);
+/* Adds the members of an answer to the innermost object (docs/schemas/answer.json); most: sites that are named. */
+void tt_answer_json(tt_json *json, const tt_answer *answer, size_t most);
+
+/* Adds what became of a run: how its ranks ended, exceptions, damage, dropped events, black boxes.
+ * path: as commands call the run; unread: points that are damaged, as far as the caller knows. */
+tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_answers *out);
+/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
+bool tt_file_is_written(const char *path);
 
 /* ---- nan ---------------------------------------------------------------- */
 
@@ -420,21 +498,10 @@ bool tt_gradient_is_before(int32_t site_a, int32_t parameter_a, int32_t site_b, 
  * allow: a glob of sites that may be non-finite; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 
-/* Appends where it came from, as far as it was recorded: "born in the loss (backward() at ...". */
-tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out);
-/* Appends what was not counted: "2 sites hold only -Inf where masks do, such as ...; not counted"; or nothing. */
-tt_status tt_nonfinite_left_out(const tt_run *run, const tt_nonfinite *n, tt_buf *out);
-/* What would show more than this run does; NULL: nothing that we know. */
-const char *tt_nonfinite_next(const tt_nonfinite *n);
+/* Adds the origin as an answer, or that all is finite, and what was not counted or read.  path: as commands call the run. */
+tt_status tt_nonfinite_answer(tt_run *run, const tt_nonfinite *n, const char *path, tt_answers *out,
+                              tt_error *err);
 
-typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
-const char *tt_feed_text(tt_feed_kind kind);   /* "before" */
-const char *tt_feed_phrase(tt_feed_kind kind); /* "fed by" */
-typedef struct tt_feed {
-    tt_feed_kind kind;
-    int32_t site;
-    int64_t index;
-} tt_feed;
 /* Finds the points that it was computed from, finite or masks: the latest recorded before it in its
  * micro-batch, its parameters, and the same site's previous point. */
 tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
@@ -477,6 +544,7 @@ typedef struct tt_diff_options {
     const char *only;              /* glob of names in a, or in b alone; NULL: all sites */
     const tt_rename *rename;       /* for names missing in b; NULL: none */
     int64_t first_step, last_step; /* 0, INT64_MAX: all */
+    const char *paths[2];          /* as commands call the runs; NULL: no commands are named */
     bool has_tolerance;            /* use rtol and atol instead of the noise floor */
     double rtol, atol;             /* same: |a - b| <= atol + rtol * |b|, in every field */
     /* Called now and then with the number of points read and of all points; may be NULL. */
@@ -510,29 +578,12 @@ const char *tt_diff_site_text(const tt_diff_site *site); /* its verdict, or "onl
 /* Finds a rename that gives every site of a that is missing in b a partner; false: none. */
 bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
 
-/* What differs before any number is compared, and may explain the rest: one of each kind. */
-typedef enum tt_premise_kind {
-    TT_PREMISE_STEPS,  /* other optimizers: steps are paired by those of the first one */
-    TT_PREMISE_INPUTS, /* other batches, or another order of them */
-    TT_PREMISE_SHAPES,
-    TT_PREMISE_TYPES,
-    TT_PREMISE_COUNT_
-} tt_premise_kind;
-typedef struct tt_premise {
-    tt_premise_kind kind;
-    int64_t step;     /* the first where it holds; -1: all */
-    const char *site; /* borrowed; the first where it holds; NULL: none */
-    char text[512];   /* a sentence without a stop */
-} tt_premise;
-const char *tt_premise_name(tt_premise_kind kind); /* "inputs" */
-
 typedef struct tt_diff {
     tt_diff_site *sites; /* owned; of a or b, by rank */
     size_t count;
     int64_t first;      /* number of the site that differs first; -1: none */
     tt_verdict verdict; /* the worst of all */
-    tt_premise premises[TT_PREMISE_COUNT_];
-    size_t premise_count;
+    tt_answers answers; /* premises, which may explain the rest, and at last what it comes to */
 } tt_diff;
 /* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
@@ -544,9 +595,6 @@ void tt_diff_free(tt_diff *diff);
 /* What computes a loss, as the recorder writes it under tensortap/labels/: those that are not negative
  * if their labels are what they should be. */
 typedef enum tt_loss_made_by { TT_LOSS_BINARY_CROSS_ENTROPY = 1, TT_LOSS_NLL = 2 } tt_loss_made_by;
-
-typedef enum tt_severity { TT_SEVERITY_WARNING, TT_SEVERITY_ERROR } tt_severity;
-const char *tt_severity_text(tt_severity severity); /* "warning", "error" */
 
 struct tt_case; /* core/health */
 
@@ -563,30 +611,6 @@ typedef struct tt_rule {
 const tt_rule *tt_rule_at(size_t i);         /* NULL past the end */
 const tt_rule *tt_rule_find(const char *id); /* NULL: there is none */
 
-/* A number that supports a finding. */
-typedef struct tt_evidence {
-    const char *name;
-    double value;
-} tt_evidence;
-enum { TT_EVIDENCE_MOST = 4 };
-
-typedef struct tt_finding {
-    const tt_rule *rule;
-    tt_severity severity;
-    int32_t rank;                  /* -1: several, or the run has one */
-    const int32_t *sites;          /* of the run, the first to look at first ... */
-    const char *const *names;      /* ... and their names */
-    size_t site_count;             /* 0: the whole run */
-    const char *place;             /* the sites in a few words: "backbone (4 parameters)" */
-    int64_t first_step, last_step; /* -1: none */
-    tt_evidence numbers[TT_EVIDENCE_MOST];
-    size_t number_count;
-    const char *sentence; /* without the rule, the severity and the remedy */
-    const char *remedy;   /* what to do about this one: often that of the rule */
-    const char *hides;    /* as that of the rule ... */
-    bool is_cause;        /* ... or more, and it comes before others of its severity */
-} tt_finding;
-
 /* A rule that lacks its data. */
 typedef struct tt_unchecked {
     const tt_rule *rule;
@@ -594,16 +618,16 @@ typedef struct tt_unchecked {
 } tt_unchecked;
 
 typedef struct tt_findings {
-    tt_finding *items; /* owned, as all of it; the heaviest first */
+    tt_answer *items; /* owned, as all of it; the heaviest first */
     size_t count;
+    tt_answers notes; /* what else is to be said of the run: its fate, what was not counted */
     tt_unchecked *unchecked;
     size_t unchecked_count;
-    int32_t rules;        /* that were asked for */
-    int64_t unread;       /* points that are damaged: no rule saw them */
-    const char *left_out; /* "2 sites hold only -Inf where masks do, ..."; NULL: nothing */
-    bool is_healthy;      /* nothing was found, and enough was seen to say so */
-    bool has_gaps;        /* something was not seen: the verdict says what */
-    const char *verdict;  /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
+    int32_t rules;       /* that were asked for */
+    int64_t unread;      /* points that are damaged: no rule saw them */
+    bool is_healthy;     /* nothing was found, and enough was seen to say so */
+    bool has_gaps;       /* something was not seen: the verdict says what */
+    const char *verdict; /* "2 errors, 1 warning"; "healthy"; "nothing found in 5 steps; ..." */
 } tt_findings;
 
 /* What the rules have seen of a run, so that of a run that has grown only the rest is read. */
@@ -616,6 +640,7 @@ typedef struct tt_health_options {
     const char *allow;   /* a glob of sites that may hold NaN or Inf; NULL: none */
     tt_run *baseline;    /* a good run; NULL: none */
     tt_histories **seen; /* what the rules have seen of the run; NULL: it is not kept */
+    const char *path;    /* as commands call the run; NULL: its folder */
 } tt_health_options;
 
 bool tt_health_asks(const tt_health_options *options, const tt_rule *rule); /* for this rule? */
@@ -624,13 +649,9 @@ bool tt_health_asks(const tt_health_options *options, const tt_rule *rule); /* f
  * TT_EINVAL: select or ignore has a word that is no id. */
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
 void tt_findings_free(tt_findings *findings);
-/* Is this the first rule of those that were not checked for the same reason? */
-bool tt_findings_is_first_reason(const tt_findings *findings, size_t i);
-/* Appends that reason and all rules that have it: "no loss: divergence, loss-spike". */
-tt_status tt_findings_list_unchecked(const tt_findings *findings, size_t i, tt_buf *out);
 /* Returns the heaviest finding about a site; NULL: none. */
-const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site);
-/* Adds "verdict", "rules", "findings" and "unchecked" to the innermost object (docs/schemas/health.json). */
+const tt_answer *tt_findings_about(const tt_findings *findings, int32_t site);
+/* Adds "verdict", "rules", "findings", "notes" and "unchecked" to the innermost object (docs/schemas/health.json). */
 void tt_findings_json(tt_json *json, const tt_findings *findings);
 /* Appends them as an object of their own, with "schema". */
 tt_status tt_findings_write(const tt_findings *findings, tt_buf *out);
@@ -677,10 +698,6 @@ typedef struct tt_page_run {
  * and no network.  is_private: without host, arguments, folder and commit. */
 tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, tt_buf *out,
                         tt_error *err);
-/* Appends what is wrong with a run as a JSON list: weight (3 alarm, 2 remark, 1 note, 0 fine),
- * text, detail (a list of texts), site and step (-1: none). */
-tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);
-
 /* A page that a server sends in parts.  The runs must outlive it; a caller may change their
  * states. */
 typedef struct tt_page tt_page;

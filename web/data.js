@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 
 /**
- * @typedef {{weight: number, text: string, run: number, site: number, step: number,
- *   detail: string[], rule?: string, sites?: number[], count?: number,
- *   fed_by?: [string, number, number, string][]}} Finding
+ * @typedef {"note"|"fine"|"warning"|"error"} Severity
+ * @typedef {{kind: "finding"|"origin"|"divergence"|"premise"|"fault"|"note", severity: Severity, run: number,
+ *   rule: string|null, sentence: string, detail: string[], remedy: string, sites: string[], site_count: number,
+ *   first_step: number, last_step: number, next: string[],
+ *   feeds: {role: "before"|"parameter"|"previous", site: string, step: number, line: string}[]}} Answer
  * @typedef {{path: string, state: string, ranks: number[], bytes: number, points: number,
  *   lost: number, shown: number, alarms: number, info: Object<string, string>, notes: [number, string][],
  *   cost?: number|string}} RunFacts
@@ -24,7 +26,13 @@ export const UPDATES = "tensortap/update/";
 export const NAN_BIT = 1, INF_BIT = 2;
 
 /** @typedef {{version: string, live?: boolean, pending?: boolean, folder?: string, list?: any[],
- *   runs: RunFacts[], findings: Finding[]}} Facts */
+ *   runs: RunFacts[], answers: Answer[]}} Facts */
+
+/** How much an answer matters, from the least.
+ * @type {Severity[]} */
+export const SEVERITIES = ["note", "fine", "warning", "error"];
+/** @param {Answer} answer */
+export const weightOf = (answer) => SEVERITIES.indexOf(answer.severity);
 
 /** @type {Facts} */
 export const facts =
@@ -470,7 +478,7 @@ export function onChange(listener, isPermanent = false) {
 export function forgetListeners() { listeners = []; }
 
 /** Tells all views what changed: keys of the view, "data" for new numbers, "scale" for the map's colours,
- * "facts" for findings.
+ * "facts" for answers.
  * @param {Set<string>} changed */
 export function announce(changed) {
   for (const listener of [...permanent, ...listeners]) listener(changed);

@@ -32,12 +32,12 @@ function sayState() {
       false);
 }
 
-/** Gets the findings as they are now.  Returns whether they differ. */
+/** Gets the answers as they are now.  Returns whether they differ. */
 export async function getFacts() {
-  const now = await getText("facts"), before = JSON.stringify(facts.findings);
+  const now = await getText("facts"), before = JSON.stringify(facts.answers);
   now.runs.forEach((/** @type {any} */ run, /** @type {number} */ i) => Object.assign(facts.runs[i], run));
   Object.assign(facts, now, {runs: facts.runs});
-  return JSON.stringify(facts.findings) !== before;
+  return JSON.stringify(facts.answers) !== before;
 }
 
 /** @param {() => Promise<void>} restart shows everything anew, because there are other series */

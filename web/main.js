@@ -4,7 +4,7 @@ import {showAbout} from "./about.js";
 import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
-import {announce, change, facts, forgetListeners, onChange, runs, takeNews, view} from "./data.js";
+import {announce, change, facts, forgetListeners, onChange, runs, takeNews, view, weightOf} from "./data.js";
 import {byId, el, nextTheme, prefersDark, setTheme, theme} from "./dom.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
@@ -54,8 +54,9 @@ function showScrubber() {
 
 /** The step of the gravest finding that has one; -1: none. */
 function firstStep() {
-  const found = facts.findings.filter((finding) => finding.step >= 0).sort((a, b) => b.weight - a.weight)[0];
-  return found ? found.step : -1;
+  const found = facts.answers.filter((one) => one.first_step >= 0 && one.sites.length)
+                    .sort((a, b) => weightOf(b) - weightOf(a))[0];
+  return found ? found.first_step : -1;
 }
 
 function showNav() {

@@ -1,7 +1,7 @@
 /* site.js -- everything about one site.
  * SPDX-License-Identifier: Apache-2.0 */
 import {Chart} from "./chart.js";
-import {count, facts, onChange, runs, view} from "./data.js";
+import {count, facts, onChange, runs, view, weightOf} from "./data.js";
 import {byId, cssColor, el, GREY, PALETTES, short, visible} from "./dom.js";
 
 /** @type {Chart[]} */
@@ -168,7 +168,8 @@ async function showSite() {
   if (section.lastChild !== name) return; /* it was shown anew meanwhile */
   const remarks = [...new Set([
     ...(site.nonfinite ? ["nonfinite"] : []),
-    ...facts.findings.filter((one) => one.rule && (one.sites || [one.site]).includes(view.site))
+    ...facts.answers
+        .filter((one) => weightOf(one) > 1 && one.run === view.run && one.sites.includes(site.name))
         .map((one) => String(one.rule))
   ])];
   if (remarks.length) section.append(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));

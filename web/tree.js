@@ -49,15 +49,10 @@ export function showTree() {
   const counts = parameterCounts(), list = el("ul", {className: "modules"});
   const note = el("p", {className: "faint"});
   section.append(note, list);
-  const origin = facts.findings.find((finding) => finding.fed_by && finding.run === 0);
-  const roles = new Map(
-      origin ? [...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([
-                                               site,
-                                               role === "parameter"  ? "its parameter" :
-                                                   role === "fed by" ? "it was computed from this" :
-                                                                       ""
-                                             ]))] :
-               []);
+  const origin = facts.answers.find((one) => one.kind === "origin" && one.run === 0);
+  const born = (origin && run.byName.get(origin.sites[0])) ?? -1;
+  const words = {parameter: "its parameter", before: "it was computed from this", previous: ""};
+  const roles = new Map((origin?.feeds || []).map((feed) => [run.byName.get(feed.site), words[feed.role]]));
   /** @type {Map<Element, Cell>} */
   const cells = new Map();
   let left = 0; /* rows that are not shown */
@@ -117,18 +112,16 @@ export function showTree() {
       }
       const sites = row.sites || [], names = sites.map((site) => run.sites[site].name);
       const swatch = el("span", {className: "swatch"}), value = el("span", {className: "n"});
-      const role = origin && sites.includes(origin.site) ? "first NaN or Inf" :
-                                                           sites.map((site) => roles.get(site)).find(Boolean);
+      const role =
+          sites.includes(born) ? "first NaN or Inf" : sites.map((site) => roles.get(site)).find(Boolean);
       const parameters = parametersOf(counts, names);
       const label = el(sites.length ? "button" : "span", {
         className: sites.length ? "link name" : "name",
         textContent: visible(row.label, 80) + (sites.length > 1 ? ` ×${sites.length}` : "") +
             (role ? `  ▲ ${role}` : ""),
-        ...(sites.length ? {
-          type: "button",
-          onclick: () => goTo(0, (origin && sites.includes(origin.site) ? origin.site : sites[0]), -1)
-        } :
-                           {})
+        ...(sites.length ?
+                {type: "button", onclick: () => goTo(0, (sites.includes(born) ? born : sites[0]), -1)} :
+                {})
       });
       label.style.paddingLeft = `${(row.depth - 1) * 14}px`;
       const item =

@@ -1,14 +1,25 @@
-/* verdict.js -- the findings: what is wrong, with evidence and a link to the place.
+/* verdict.js -- the answers: what is wrong, with evidence, a link to the place and commands that show more.
  * SPDX-License-Identifier: Apache-2.0 */
 import {spark} from "./chart.js";
-import {change, count, facts, runs, view} from "./data.js";
+import {change, count, facts, runs, view, weightOf} from "./data.js";
 import {byId, bytesText, el, visible} from "./dom.js";
 
-const SIGNS = ["●", "✓", "◆", "▲"], MOODS = ["note", "fine", "remark", "alarm"];
+const SIGNS = {
+  note: "●",
+  fine: "✓",
+  warning: "◆",
+  error: "▲"
+};
+const ROLES = {
+  before: "fed by",
+  parameter: "parameter",
+  previous: "last time"
+};
 
 /** Opens a site at a step.
- * @param {number} run @param {number} site @param {number} step */
+ * @param {number} run @param {number|undefined} site @param {number} step */
 export function goTo(run, site, step) {
+  if (site === undefined) return;
   const name = runs[run].sites[site] ? runs[run].sites[site].name : "";
   const slash = name.indexOf("/");
   const kind =
@@ -45,66 +56,71 @@ export function showVerdict() {
   byId("title").textContent = visible(paths, 160);
   showSummary();
   if (!run || facts.pending) return;
-  const order = facts.findings.map((finding, i) => ({finding, i}))
-                    .sort((a, b) => b.finding.weight - a.finding.weight || a.i - b.i);
-  byId("findings").replaceChildren(...order.map(({finding, i}) => {
-    const of = facts.runs.length > 1 && finding.run !== undefined && !/two runs/.test(finding.text) ?
-        `${visible(facts.runs[finding.run].path, 60)}: ` :
-        "";
-    return el(
-        "li", {className: `w${finding.weight}`, id: `finding-${i}`},
-        el("span", {className: "sign", textContent: SIGNS[finding.weight], title: MOODS[finding.weight]}),
-        el("div", {className: "body"},
-           el("p", {className: "say", textContent: of + visible(finding.text, 700)}),
-           ...details(finding.detail)),
-        el("div", {className: "evidence"}));
-  }));
+  const order = facts.answers.map((answer, i) => ({answer, i}))
+                    .sort((a, b) => weightOf(b.answer) - weightOf(a.answer) || a.i - b.i);
+  byId("findings").replaceChildren(...order.map(({answer, i}) => layOut(answer, i)));
+}
+
+/** An answer; charts and links come later.
+ * @param {import("./data.js").Answer} answer @param {number} i */
+function layOut(answer, i) {
+  const of = facts.runs.length > 1 && answer.run >= 0 ? `${visible(facts.runs[answer.run].path, 60)}: ` : "";
+  const todo = answer.kind === "finding" && answer.remedy ? [answer.remedy] : [];
+  return el(
+      "li", {className: answer.severity, id: `answer-${i}`},
+      el("span", {className: "sign", textContent: SIGNS[answer.severity], title: answer.severity}),
+      el("div", {className: "body"},
+         el("p", {className: "say", textContent: of + visible(answer.sentence, 700)}),
+         ...details([...answer.detail, ...todo]), el("div", {className: "links"}),
+         ...answer.next.map(
+             (command) => el("code", {className: "next", textContent: visible(command, 700)}))),
+      el("div", {className: "evidence"}));
 }
 
 /** Adds charts and links, when the data are there. */
 export async function addEvidence() {
-  for (const [i, finding] of facts.findings.entries()) {
-    const item = byId(`finding-${i}`);
-    if (!item || finding.site < 0) continue;
-    const run = runs[finding.run || 0];
-    const site = run.sites[finding.site], body = item.querySelector(".body");
-    if (!site) continue;
-    const link = (/** @type {number} */ which, /** @type {number} */ step) => el("button", {
+  for (const [i, answer] of facts.answers.entries()) {
+    const item = byId(`answer-${i}`);
+    if (!item || !answer.sites.length) continue;
+    const run = runs[Math.max(answer.run, 0)], site = run.byName.get(answer.sites[0]);
+    const links = item.querySelector(".links");
+    if (site === undefined) continue;
+    const link = (/** @type {string} */ name, /** @type {number} */ step) => el("button", {
       type: "button",
       className: "link name",
-      textContent: visible(run.sites[which].name, 160),
-      onclick: () => goTo(run.number, which, step)
+      textContent: visible(name, 160),
+      onclick: () => goTo(run.number, run.byName.get(name), step)
     });
-    if (finding.fed_by && finding.fed_by.length) {
-      body.append(
+    if (answer.feeds.length) {
+      links.append(
           el("table", {className: "fed"},
              el("tbody", {},
-                ...finding.fed_by.map(
-                    ([role, which, step, line]) =>
-                        el("tr", {}, el("td", {className: "faint", textContent: role}),
-                           el("td", {}, link(which, step)),
-                           el("td", {className: "name", textContent: visible(line)}))))));
+                ...answer.feeds.map(
+                    (feed) =>
+                        el("tr", {}, el("td", {className: "faint", textContent: ROLES[feed.role]}),
+                           el("td", {}, link(feed.site, feed.step)),
+                           el("td", {className: "name", textContent: visible(feed.line)}))))));
     }
-    const sites = finding.sites || [];
-    if (sites.length > 1) {
-      const more = (finding.count || 0) - sites.length;
-      body.append(
-          el("details", {open: sites.length <= 4}, el("summary", {textContent: `${finding.count} sites`}),
-             el("div", {className: "chips"}, ...sites.map((which) => link(which, finding.step)),
+    if (answer.sites.length > 1) {
+      const more = answer.site_count - answer.sites.length;
+      links.append(
+          el("details", {open: answer.sites.length <= 4},
+             el("summary", {textContent: `${answer.site_count} sites`}),
+             el("div", {className: "chips"}, ...answer.sites.map((name) => link(name, answer.first_step)),
                 more > 0 ? el("span", {className: "faint", textContent: `and ${more} more`}) : null)));
     }
-    body.append(
-        el("p", {}, el("button", {
-             type: "button",
-             className: "link",
-             textContent: finding.step >= 0 ? `Open this site at step ${finding.step}` : "Open the site",
-             onclick: () => goTo(run.number, finding.site, finding.step)
-           })));
-    const found = run.seriesOf(finding.site);
+    links.append(el("p", {}, el("button", {
+                      type: "button",
+                      className: "link",
+                      textContent: answer.first_step >= 0 ? `Open this site at step ${answer.first_step}` :
+                                                            "Open the site",
+                      onclick: () => goTo(run.number, site, answer.first_step)
+                    })));
+    const found = run.seriesOf(site);
     if (!found) continue;
     const isTensor = found.bins === run.tensors;
     await found.bins.load([isTensor ? "rms" : "value"]);
-    const mark = finding.step >= 0 ? found.bins.binOf(finding.step) : -1;
+    const mark = answer.first_step >= 0 ? found.bins.binOf(answer.first_step) : -1;
     item.querySelector(".evidence")
         .replaceChildren(
             spark(

@@ -1,5 +1,6 @@
 /* diff.c -- tensortap diff A B [--rtol R --atol A] [--step A:B]
  * SPDX-License-Identifier: Apache-2.0 */
+#include "output/findings.h"
 #include "output/json.h"
 #include "output/progress.h"
 #include "runs/overview.h"
@@ -61,14 +62,6 @@ static counts count_sites(const tt_diff *diff)
         c.differing += s->verdict == TT_DIFF_DIFFERS;
     }
     return c;
-}
-
-/* "12%", "0.5%"; below 0.01 % as a plain number. */
-static const char *percent_text(double x)
-{
-    if (x < 1e-4)
-        return tt_screen_text("%.2g", x);
-    return x >= 0.1 && x < 1e6 ? tt_screen_text("%.0f%%", x * 100) : tt_screen_text("%.2g%%", x * 100);
 }
 
 /* Prints which sites have points in one run only. */
@@ -181,38 +174,14 @@ out:
     return st;
 }
 
-static void print_first(const tt_diff_site *s, bool has_ranks)
-{
-    printf("they diverge at step %s in ", tt_screen_count(s->first.step));
-    tt_screen_say(TT_MOOD_ALARM, "%s", s->name);
-    if (has_ranks)
-        printf(", rank %d", (int)s->rank);
-    bool has_floor = !args.options.has_tolerance && !isinf(s->first.deviation);
-    putchar('\n');
-    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", field_text(s, &s->first),
-                  side_text(s, &s->first, 0), side_text(s, &s->first, 1), has_floor ? ", off by " : "",
-                  has_floor ? percent_text(s->first.deviation) : "",
-                  has_floor ? " where rounding explains " : "",
-                  has_floor ? percent_text(s->first.floor) : "");
-}
-
 static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_ranks)
 {
     counts c = count_sites(diff);
-    const bool has_tolerance = args.options.has_tolerance, is_partial = c.only[0] + c.only[1] > 0;
-    for (size_t i = 0; i < diff->premise_count; i++)
-        tt_screen_say(TT_MOOD_ALARM, "%s\n", diff->premises[i].text);
-    if (c.points == 0)
-        puts("nothing to compare: no site has points of the same steps in both runs");
-    else if (diff->verdict == TT_DIFF_DIFFERS)
-        print_first(&diff->sites[diff->first], has_ranks);
-    else
-        tt_screen_say(
-            TT_MOOD_SPARK, "%s\n",
-            diff->verdict == TT_DIFF_NOISE
-                ? (has_tolerance ? "within the tolerance" : "within noise: no more than rounding")
-            : is_partial ? "identical in the sites that both have"
-                         : "identical");
+    const bool has_tolerance = args.options.has_tolerance;
+    const tt_answers *answers = &diff->answers;
+    const tt_answer *last = &answers->items[answers->count - 1];
+    for (size_t i = 0; i < answers->count; i++)
+        (void)tt_answer_print(&answers->items[i], TT_EXTENT_DETAIL);
     tt_screen_say(TT_MOOD_FAINT, "%s points compared; sites: %zu identical, %zu within %s, %zu differ\n",
                   tt_screen_count(c.points), c.same, c.noise, has_tolerance ? "tolerance" : "noise",
                   c.differing);
@@ -227,7 +196,12 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
                           tt_screen_count(c.alone[side]), call->words[side]);
         print_alone(diff, side, c.only[side], call->words[side]);
     }
-    return print_worst(diff, has_ranks);
+    tt_status st = print_worst(diff, has_ranks);
+    if (st == TT_OK && last->next_count > 0) {
+        putchar('\n');
+        (void)tt_answer_print_next(last, 0);
+    }
+    return st;
 }
 
 static tt_status print_json(const tt_diff *diff)
@@ -237,16 +211,19 @@ static tt_status print_json(const tt_diff *diff)
                  count_sites(diff).points > 0 ? tt_verdict_text(diff->verdict) : "nothing to compare");
     tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
     tt_json_open(json, "premises", '[');
-    for (size_t i = 0; i < diff->premise_count; i++) {
-        const tt_premise *premise = &diff->premises[i];
+    for (size_t i = 0; i < diff->answers.count; i++) {
+        const tt_answer *premise = &diff->answers.items[i];
+        if (premise->kind != TT_ANSWER_PREMISE)
+            continue;
         tt_json_open(json, NULL, '{');
-        tt_json_text(json, "kind", tt_premise_name(premise->kind));
-        tt_json_i64(json, "step", premise->step);
-        tt_json_text(json, "site", premise->site);
-        tt_json_text(json, "text", premise->text);
+        tt_json_text(json, "kind", premise->rule);
+        tt_json_i64(json, "step", premise->first_step);
+        tt_json_text(json, "site", premise->site_count > 0 ? premise->names[0] : NULL);
+        tt_json_text(json, "text", premise->sentence);
         tt_json_close(json);
     }
     tt_json_close(json);
+    tt_json_answers(json, &diff->answers);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < diff->count; i++) {
         const tt_diff_site *s = &diff->sites[i];
@@ -290,6 +267,8 @@ static tt_exit diff_command(tt_call *call)
     tt_run *a = call->runs[0], *b = call->runs[1];
     tt_diff *diff = NULL;
     tt_diff_options *options = &args.options;
+    options->paths[0] = call->words[0];
+    options->paths[1] = call->words[1];
     options->first_step = args.steps.first;
     options->last_step = args.steps.last;
     options->has_tolerance = tt_call_has(call, "rtol") || tt_call_has(call, "atol");

@@ -64,31 +64,20 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
         (void)tt_buf_printf(&p->line, " (%d rules)",
                             (int)findings->rules - (int)findings->unchecked_count);
     put(p);
-    tt_buf ending = { 0 };
-    if (tt_overview_ending(run, &ending) == TT_OK && ending.len > 0) {
-        for (char *rest = NULL, *line = strtok_r(ending.data, "\n", &rest); line != NULL;
-             line = strtok_r(NULL, "\n", &rest)) {
-            (void)tt_buf_text(&p->line, line);
-            put(p);
-        }
-    } else if (totals.stopped != NULL) {
-        (void)tt_buf_printf(&p->line, "the program was %s", totals.stopped);
-        put(p);
-    }
-    tt_buf_free(&ending);
-    if (totals.damaged_bytes > 0) {
-        (void)tt_buf_printf(&p->line, "%" PRId64 " bytes cannot be read", totals.damaged_bytes);
-        put(p);
-    } else if (findings->unread > 0) {
-        (void)tt_buf_printf(&p->line, "%" PRId64 " points cannot be read", findings->unread);
+}
+
+static void put_next(page *p, const tt_answer *answer)
+{
+    for (size_t i = 0; i < answer->next_count; i++) {
+        (void)tt_buf_printf(&p->line, "   next: %s", answer->next[i]);
         put(p);
     }
 }
 
-static void put_finding(page *p, size_t number, const tt_finding *found)
+static void put_finding(page *p, size_t number, const tt_answer *found)
 {
     (void)tt_buf_printf(&p->line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
-                        found->rule->id, found->sentence);
+                        found->rule, found->sentence);
     put(p);
     (void)tt_buf_text(&p->line, "   evidence:");
     for (size_t i = 0; i < found->number_count; i++)
@@ -104,6 +93,26 @@ static void put_finding(page *p, size_t number, const tt_finding *found)
     put(p);
     (void)tt_buf_printf(&p->line, "   what to do: %s", found->remedy);
     put(p);
+    put_next(p, found);
+}
+
+/* The fate of the run, or the rest. */
+static void put_notes(page *p, const tt_answers *notes, bool is_fate)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        const tt_answer *note = &notes->items[i];
+        if ((note->kind == TT_ANSWER_FAULT) != is_fate || note->severity == TT_SEVERITY_FINE)
+            continue;
+        (void)tt_buf_text(&p->line, note->sentence);
+        put(p);
+        for (const char *at = note->detail; at != NULL && *at != '\0';) {
+            size_t len = strcspn(at, "\n");
+            (void)tt_buf_printf(&p->line, "   %.*s", (int)len, at);
+            put(p);
+            at += len + (at[len] != '\0');
+        }
+        put_next(p, note);
+    }
 }
 
 /* The first and the latest value of each loss and learning rate. */
@@ -130,24 +139,16 @@ static tt_exit explain(tt_call *call)
 {
     tt_findings *findings = NULL; /* owned */
     page p = { .room = (size_t)args.most - LEAST / 2 };
-    tt_status st = tt_health(call->runs[0], NULL, &findings, call->err);
+    tt_status st =
+        tt_health(call->runs[0], &(tt_health_options){ .path = call->path }, &findings, call->err);
     if (st < 0)
         return tt_cmd_exit(st, call->err);
     put_run(&p, call, findings);
+    put_notes(&p, &findings->notes, true);
     for (size_t i = 0; i < findings->count; i++)
         put_finding(&p, i + 1, &findings->items[i]);
-    if (findings->left_out != NULL) {
-        (void)tt_buf_text(&p.line, findings->left_out);
-        put(&p);
-    }
     put_numbers(&p, call->runs[0]);
-    for (size_t i = 0; i < findings->unchecked_count; i++) {
-        if (!tt_findings_is_first_reason(findings, i))
-            continue;
-        (void)tt_buf_text(&p.line, "not checked: ");
-        (void)tt_findings_list_unchecked(findings, i, &p.line);
-        put(&p);
-    }
+    put_notes(&p, &findings->notes, false);
     if (p.out.len > 0)
         (void)fwrite(p.out.data, 1, p.out.len, stdout);
     if (p.left_out > 0)

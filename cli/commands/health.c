@@ -17,22 +17,20 @@ static struct {
 
 /* ---- text ------------------------------------------------------------------------- */
 
+/* The fate of the run, what the rules found, and what else is to be said. */
 static void print_text(const tt_call *call, const tt_findings *findings)
 {
+    const tt_answers *notes = &findings->notes;
     tt_screen_say(TT_MOOD_PLAIN, "%s  ", call->path);
     (void)tt_findings_print_verdict(findings, strlen(call->path) + 2);
-    int64_t damaged = tt_run_totals(call->runs[0]).damaged_bytes;
-    if (damaged > 0)
-        tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; the rules did not see them\n",
-                      tt_screen_bytes(damaged));
-    else if (findings->unread > 0)
-        tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
-                      tt_screen_count(findings->unread));
-    (void)tt_overview_print_ending(call->runs[0]);
-    (void)tt_findings_print(findings, SIZE_MAX, true);
-    if (findings->left_out != NULL)
-        tt_screen_say(TT_MOOD_FAINT, "%s\n", findings->left_out);
-    tt_findings_print_unchecked(findings);
+    for (size_t i = 0; i < notes->count; i++)
+        if (notes->items[i].kind == TT_ANSWER_FAULT)
+            (void)tt_answer_print(&notes->items[i], TT_EXTENT_ALL);
+    for (size_t i = 0; i < findings->count; i++)
+        (void)tt_answer_print(&findings->items[i], TT_EXTENT_ALL);
+    for (size_t i = 0; i < notes->count; i++)
+        if (notes->items[i].kind != TT_ANSWER_FAULT && notes->items[i].severity != TT_SEVERITY_FINE)
+            (void)tt_answer_print(&notes->items[i], TT_EXTENT_ALL);
 }
 
 static tt_status print_json(const tt_call *call, const tt_findings *findings)
@@ -80,10 +78,10 @@ static void put_sarif_rules(tt_json *json)
     tt_json_close(json);
 }
 
-static void put_sarif_result(tt_json *json, const tt_finding *found, const char *uri)
+static void put_sarif_result(tt_json *json, const tt_answer *found, const char *uri)
 {
     tt_json_open(json, NULL, '{');
-    tt_json_text(json, "ruleId", found->rule->id);
+    tt_json_text(json, "ruleId", found->rule);
     tt_json_text(json, "level", tt_severity_text(found->severity));
     tt_buf text = { 0 };
     (void)tt_buf_printf(&text, "%s. What to do: %s.", found->sentence, found->remedy);
@@ -159,7 +157,7 @@ static void print_element(const char *name, const char *type, const char *messag
     fputs("\"/>\n", stdout);
 }
 
-static bool is_failure(const tt_finding *found)
+static bool is_failure(const tt_answer *found)
 {
     return args.is_strict || found->severity == TT_SEVERITY_ERROR;
 }
@@ -172,11 +170,11 @@ static void print_test(const tt_rule *rule, const tt_findings *findings)
         if (findings->unchecked[i].rule == rule)
             print_element("skipped", NULL, findings->unchecked[i].reason);
     for (size_t i = 0; i < findings->count; i++)
-        if (findings->items[i].rule == rule && is_failure(&findings->items[i]))
+        if (tt_rule_find(findings->items[i].rule) == rule && is_failure(&findings->items[i]))
             print_element("failure", tt_severity_text(findings->items[i].severity),
                           findings->items[i].sentence);
     for (size_t i = 0; i < findings->count; i++)
-        if (findings->items[i].rule == rule && !is_failure(&findings->items[i])) {
+        if (tt_rule_find(findings->items[i].rule) == rule && !is_failure(&findings->items[i])) {
             fputs("      <system-out>", stdout);
             print_xml(findings->items[i].sentence);
             fputs("</system-out>\n", stdout);
@@ -190,7 +188,8 @@ static void print_junit(const tt_call *call, const tt_findings *findings)
     for (size_t i = 0; tt_rule_at(i) != NULL; i++) {
         bool has_failed = false;
         for (size_t k = 0; k < findings->count; k++)
-            has_failed |= findings->items[k].rule == tt_rule_at(i) && is_failure(&findings->items[k]);
+            has_failed |=
+                tt_rule_find(findings->items[k].rule) == tt_rule_at(i) && is_failure(&findings->items[k]);
         failed += has_failed;
     }
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"", stdout);
@@ -240,6 +239,7 @@ static tt_exit health(tt_call *call)
         return tt_overview_no_site(call->runs[0], args.allow, call->err);
     }
     args.options.allow = args.allow;
+    args.options.path = call->path;
     tt_status st = tt_health(call->runs[0], &args.options, &findings, call->err);
     tt_run_close(args.options.baseline);
     if (st < 0)

@@ -1,5 +1,6 @@
 /* nan.c -- tensortap nan RUN [--allow GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
+#include "output/findings.h"
 #include "output/json.h"
 #include "runs/overview.h"
 #include "words.h"
@@ -9,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FEEDS_MOST = 12 };
 
 static struct {
     char *allow; /* owned; all of them, with commas */
@@ -36,7 +35,7 @@ static void add_row(tt_table *table, const char *role, const char *name, const t
     tt_table_cell(table, TT_MOOD_ALARM, has_stats ? tt_screen_nonfinite(s) : "");
 }
 
-static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
+static tt_status print_feeds(const tt_answer *origin, const tt_nonfinite *n)
 {
     static const tt_table_column columns[] = {
         { .title = "" },
@@ -48,19 +47,13 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
         { "RMS", .is_right = true, .optional = 1 },
         { .title = "" },
     };
-    tt_feed feeds[FEEDS_MOST];
-    size_t count = 0;
-    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
     tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
-    add_row(table, "here", tt_run_site_name(run, n->site), &n->point);
-    for (size_t i = 0; st == TT_OK && i < count; i++) {
-        tt_point p;
-        st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
-        if (st == TT_OK)
-            add_row(table, tt_feed_phrase(feeds[i].kind), tt_run_site_name(run, feeds[i].site), &p);
-    }
+    add_row(table, "here", origin->names[0], &n->point);
+    for (size_t i = 0; i < origin->feed_count; i++)
+        add_row(table, tt_feed_phrase(origin->feeds[i].kind), origin->feeds[i].name,
+                &origin->feeds[i].point);
     putchar('\n');
-    return tt_screen_table(table, st);
+    return tt_screen_table(table, TT_OK);
 }
 
 static bool is_damaged(const tt_run *run, const tt_nonfinite *n)
@@ -68,60 +61,22 @@ static bool is_damaged(const tt_run *run, const tt_nonfinite *n)
     return tt_run_totals(run).damaged_bytes > 0 || n->unread > 0;
 }
 
-/* What was left out: masks, and what cannot be read. */
-static void print_left_out(const tt_run *run, const tt_nonfinite *n)
-{
-    tt_buf text = { 0 };
-    int64_t damaged = tt_run_totals(run).damaged_bytes;
-    if (tt_nonfinite_left_out(run, n, &text) == TT_OK && text.len > 0)
-        tt_screen_say(TT_MOOD_FAINT, "%s\n", text.data);
-    tt_buf_free(&text);
-    if (damaged > 0)
-        tt_screen_say(TT_MOOD_ALARM, "%s of the run cannot be read; 'tensortap check' says more\n",
-                      tt_screen_bytes(damaged));
-    else if (n->unread > 0)
-        tt_screen_say(TT_MOOD_ALARM, "%s points cannot be read; 'tensortap check' says more\n",
-                      tt_screen_count(n->unread));
-}
-
-static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
+/* The origin at length: where, since when, what it was computed from. */
+static tt_status print_origin(tt_run *run, const tt_answer *origin, const tt_nonfinite *n)
 {
     const tt_point *p = &n->point;
-    int32_t sites = tt_run_shown_count(run, NULL);
-    if (sites == 0) {
-        puts("nothing has been recorded in this run");
-        print_left_out(run, n);
-        return TT_OK;
-    }
-    if (n->site < 0) {
-        const tt_totals totals = tt_run_totals(run);
-        printf("all values%s of %s sites in %s steps are finite",
-               is_damaged(run, n) ? " that can be read" : "",
-               tt_screen_count(sites - n->allowed - n->masked),
-               tt_screen_count(tt_overview_steps(&totals)));
-        if (n->allowed > 0)
-            printf("; %d sites were left out by --allow", (int)n->allowed);
-        putchar('\n');
-        print_left_out(run, n);
-        return TT_OK;
-    }
     const char *counts = is_number(p) ? tt_screen_number(p->scalar) : tt_screen_nonfinite(&p->stats);
     tt_screen_say(TT_MOOD_ALARM, "%s", *counts != '\0' ? counts : "a value that is not finite");
     fputs(" in ", stdout);
-    tt_screen_say(TT_MOOD_ALARM, "%s", tt_run_site_name(run, n->site));
+    tt_screen_say(TT_MOOD_ALARM, "%s", origin->names[0]);
     printf(" at step %s", tt_screen_count(p->step));
-    if (tt_overview_rank(run, n->file) >= 0)
-        printf(", rank %d", (int)tt_overview_rank(run, n->file));
+    if (origin->rank_count > 0)
+        printf(", rank %d", (int)origin->ranks[0]);
     puts(p->phase == TT_PHASE_EVAL && p->is_skipped ? ", in eval mode, in a step that was skipped"
          : p->phase == TT_PHASE_EVAL                ? ", in eval mode"
          : p->is_skipped                            ? ", in a step that was skipped"
                                                     : "");
-    tt_buf birth = { 0 };
-    if (tt_run_birth_line(run, n, &birth) == TT_OK)
-        tt_screen_say(TT_MOOD_FAINT, "%s\n", birth.data);
-    tt_buf_free(&birth);
-    if (tt_nonfinite_next(n) != NULL)
-        tt_screen_say(TT_MOOD_FAINT, "%s\n", tt_nonfinite_next(n));
+    (void)tt_answer_print_detail(origin, 0);
     if (tt_screen_has_overflowed(p))
         tt_screen_say(TT_MOOD_FAINT,
                       "float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 "
@@ -130,20 +85,29 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
                   "point %s of %s in the step%s; %d of %d sites have been non-finite since\n",
                   tt_screen_count(n->order), tt_screen_count(n->of),
                   p->call > 0 ? tt_screen_text(", call %u of this site", p->call) : "", (int)n->reached,
-                  (int)sites);
+                  (int)tt_run_shown_count(run, NULL));
     if (n->allowed > 0)
         tt_screen_say(TT_MOOD_FAINT, "%d sites left out by --allow %s\n", (int)n->allowed, args.allow);
-    print_left_out(run, n);
     fflush(stdout);
-    return print_feeds(run, n, err);
+    return print_feeds(origin, n);
 }
 
-static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
+static tt_status print_text(tt_run *run, const tt_answers *answers, const tt_nonfinite *n)
+{
+    const tt_answer *origin = n->site >= 0 ? &answers->items[0] : NULL;
+    tt_status st = origin != NULL ? print_origin(run, origin, n) : TT_OK;
+    for (size_t i = origin != NULL; st == TT_OK && i < answers->count; i++)
+        (void)tt_answer_print(&answers->items[i], TT_EXTENT_ALL);
+    if (st == TT_OK && origin != NULL) {
+        putchar('\n');
+        (void)tt_answer_print_next(origin, 0);
+    }
+    return st;
+}
+
+static tt_status print_json(tt_run *run, const tt_answers *answers, const tt_nonfinite *n)
 {
     tt_json *json = tt_json_begin_schema(NULL);
-    tt_feed feeds[FEEDS_MOST];
-    size_t count = 0;
-    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
     tt_json_bool(json, "found", n->site >= 0);
     tt_json_i64(json, "allowed", n->allowed);
     tt_json_i64(json, "masked", n->masked);
@@ -162,19 +126,18 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
         tt_json_bool(json, "float16_overflow", tt_screen_has_overflowed(&n->point));
         tt_json_point(json, "point", &n->point);
         tt_json_open(json, "fed_by", '[');
-        for (size_t i = 0; st == TT_OK && i < count; i++) {
-            tt_point p;
-            st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
-            if (st < 0)
-                break;
+        for (size_t i = 0; i < answers->items[0].feed_count; i++) {
+            const tt_feed *feed = &answers->items[0].feeds[i];
             tt_json_open(json, NULL, '{');
-            tt_json_text(json, "role", tt_feed_text(feeds[i].kind));
-            tt_json_text(json, "site", tt_run_site_name(run, feeds[i].site));
-            tt_json_point(json, NULL, &p);
+            tt_json_text(json, "role", tt_feed_text(feed->kind));
+            tt_json_text(json, "site", feed->name);
+            tt_json_point(json, NULL, &feed->point);
             tt_json_close(json);
         }
+        tt_json_close(json);
     }
-    return tt_json_end(st);
+    tt_json_answers(json, answers);
+    return tt_json_end(TT_OK);
 }
 
 static tt_exit nan_command(tt_call *call)
@@ -183,11 +146,13 @@ static tt_exit nan_command(tt_call *call)
     tt_run *run = call->runs[0];
     if (args.allow != NULL && !tt_overview_has_site(run, args.allow))
         return tt_overview_no_site(run, args.allow, call->err);
+    tt_answers answers = { 0 };
     tt_status st = tt_run_nonfinite(run, args.allow, &found, call->err);
     if (st == TT_OK)
-        st = call->is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
-    if (st == TT_OK && found.site >= 0 && !call->is_json)
-        (void)tt_overview_print_blackbox(call->path);
+        st = tt_nonfinite_answer(run, &found, call->path, &answers, call->err);
+    if (st == TT_OK)
+        st = call->is_json ? print_json(run, &answers, &found) : print_text(run, &answers, &found);
+    tt_answers_free(&answers);
     if (st == TT_OK && found.site < 0 && is_damaged(run, &found))
         return tt_cmd_fail(
             call->err, TT_EXIT_FAILED,

@@ -127,7 +127,7 @@ static const char *const headers[][2] = {
     { "Cache-Control", "no-store" },
 };
 
-static enum MHD_Result send_answer(struct MHD_Connection *to, service *of, tt_answer *answer)
+static enum MHD_Result send_answer(struct MHD_Connection *to, service *of, tt_response *answer)
 {
     const char *accepted = MHD_lookup_connection_value(to, MHD_HEADER_KIND, "Accept-Encoding");
     tt_buf packed = { 0 };
@@ -213,8 +213,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const 
                                  MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host"),
                                  MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Origin") };
     tt_question question;
-    tt_answer answer = { .status = tt_request_parse(&request, &of->rules, &question),
-                         .type = "text/plain; charset=utf-8" };
+    tt_response answer = { .status = tt_request_parse(&request, &of->rules, &question),
+                           .type = "text/plain; charset=utf-8" };
     if (answer.status == 200)
         tt_server_answer(of->server, &question, &answer);
     else

@@ -40,9 +40,9 @@ static bool read_phases(const char *text, void *out)
 static tt_findings *findings; /* owned by show() */
 
 /* Is the finding about one of these sites, and of this rank? */
-static bool is_asked_about(const tt_finding *found, const char *glob)
+static bool is_asked_about(const tt_answer *found, const char *glob)
 {
-    bool is_of_rank = args.rank < 0 || found->rank < 0 || found->rank == (int32_t)args.rank;
+    bool is_of_rank = args.rank < 0 || found->rank_count != 1 || found->ranks[0] == (int32_t)args.rank;
     for (size_t i = 0; glob != NULL && i < found->site_count; i++)
         if (tt_glob_match(glob, found->names[i]))
             return is_of_rank;
@@ -65,7 +65,9 @@ static int print_findings(const tt_call *call)
     if (found == 0)
         return 0;
     putchar('\n');
-    int lines = 2 + tt_findings_print(findings, most, false);
+    int lines = 2;
+    for (size_t i = 0; i < found && i < most; i++)
+        lines += tt_answer_print(&findings->items[i], TT_EXTENT_SENTENCE);
     if (findings->has_gaps)
         lines += tt_findings_print_verdict(findings, 0);
     if (found > most)
@@ -75,20 +77,20 @@ static int print_findings(const tt_call *call)
     return lines + (found > most);
 }
 
-static const tt_finding *find_rule(const char *id)
+static const tt_answer *find_rule(const char *id)
 {
     for (size_t i = 0; i < findings->count; i++)
-        if (strcmp(findings->items[i].rule->id, id) == 0)
+        if (strcmp(findings->items[i].rule, id) == 0)
             return &findings->items[i];
     return NULL;
 }
 
 /* The heaviest finding about a site of a row; NULL: none. */
-static const tt_finding *finding_of(const tt_tree_row *row)
+static const tt_answer *finding_of(const tt_tree_row *row)
 {
-    const tt_finding *worst = NULL;
+    const tt_answer *worst = NULL;
     for (int32_t i = 0; i < row->sites; i++) {
-        const tt_finding *found = tt_findings_about(findings, row->members[i]);
+        const tt_answer *found = tt_findings_about(findings, row->members[i]);
         worst = found != NULL && (worst == NULL || found < worst) ? found : worst; /* they are in order */
     }
     return worst;
@@ -116,17 +118,6 @@ static const char *latest_text(const tt_tree_row *row, bool is_wide)
     return type;
 }
 
-/* "not finite from step 31", of the first such site of a row. */
-static const char *since_text(tt_run *run, const tt_tree_row *row)
-{
-    int64_t index = -1;
-    tt_point first;
-    bool is_known = row->worst >= 0 &&
-                    tt_run_first_nonfinite(run, row->file, row->worst, &index, NULL) == TT_OK &&
-                    index >= 0 && tt_run_point(run, row->file, row->worst, index, &first, NULL) == TT_OK;
-    return is_known ? tt_screen_text("not finite from step %" PRId64, first.step) : "not finite";
-}
-
 static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, bool is_wide,
                           size_t *left_out, tt_error *err)
 {
@@ -152,9 +143,12 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     tt_table_cell(table, TT_MOOD_TYPE, latest_text(row, is_wide));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(numbers[i], s) : "");
-    const tt_finding *found = finding_of(row);
-    bool is_bad = row->has_nonfinite || (found != NULL && found->severity == TT_SEVERITY_ERROR);
-    const char *remark = found != NULL ? found->rule->id : row->has_nonfinite ? since_text(run, row) : "";
+    const tt_answer *found = finding_of(row);
+    bool is_bad = row->worst >= 0 || (found != NULL && found->severity == TT_SEVERITY_ERROR);
+    const char *remark = found != NULL ? found->rule
+                         : row->worst >= 0
+                             ? tt_screen_text("not finite from step %" PRId64, row->bad_step)
+                             : "";
     tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_SPARK, trend.len > 0 ? trend.data : "");
     tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_REMARK,
                   tt_screen_text("%s%s%s", remark, is_evaluation && *remark != '\0' ? ", " : "",
@@ -218,7 +212,7 @@ static tt_status print_json(const tt_call *call)
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_i64(json, "points", totals.points);
     tt_json_i64(json, "bytes", totals.bytes);
-    const tt_finding *untrained = find_rule("not-optimized");
+    const tt_answer *untrained = find_rule("not-optimized");
     tt_json_text(json, "untrained", untrained != NULL ? untrained->sentence : NULL);
     tt_json_open(json, "sites", '[');
     tt_status st = TT_OK;
@@ -241,7 +235,7 @@ static tt_status print_json(const tt_call *call)
         for (size_t i = 0; i < findings->count; i++)
             for (size_t k = 0; k < findings->items[i].site_count; k++)
                 if (findings->items[i].sites[k] == site)
-                    tt_json_text(json, NULL, findings->items[i].rule->id);
+                    tt_json_text(json, NULL, findings->items[i].rule);
         tt_json_close(json);
         tt_json_bool(json, "finite", !found.has_nonfinite);
         tt_json_point(json, "latest", &found.latest);
@@ -309,10 +303,9 @@ static tt_exit show_run(tt_call *call)
                            tt_overview_ranks(run));
     int lines =
         call->is_json ? 0 : tt_overview_print(call->path, run); /* at once: rules read every point */
-    tt_status st = tt_health(run, NULL, &findings, call->err);
+    tt_status st = tt_health(run, &(tt_health_options){ .path = call->path }, &findings, call->err);
     if (st < 0 || call->is_json)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
-    lines += tt_overview_print_blackbox(call->path);
     if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
         tt_screen_say(TT_MOOD_FAINT,
                       "numbers are of rank %d where it has the site; --rank N shows another's\n",

@@ -118,11 +118,12 @@ static struct {
     tt_histories *seen;    /* owned */
 } rules;
 
-static tt_status ask_rules(tt_run *run, tt_error *err)
+static tt_status ask_rules(const char *path, tt_run *run, tt_error *err)
 {
     tt_findings_free(rules.findings);
     rules.findings = NULL;
-    return tt_health(run, &(tt_health_options){ .seen = &rules.seen }, &rules.findings, err);
+    return tt_health(run, &(tt_health_options){ .seen = &rules.seen, .path = path }, &rules.findings,
+                     err);
 }
 
 static tt_status look(tt_run *run, view *out, tt_error *err)
@@ -139,7 +140,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     view v = { 0 };
     tt_status st = look(run, &v, err);
     if (st == TT_OK)
-        st = ask_rules(run, err);
+        st = ask_rules(path, run, err);
     if (st < 0)
         goto out;
     tt_json *json = tt_json_begin_schema(NULL);
@@ -175,9 +176,10 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
     tt_status st = look(run, &v, err);
     int lines = tt_overview_print(path, run);
     if (st == TT_OK)
-        st = ask_rules(run, err);
+        st = ask_rules(path, run, err);
     if (st == TT_OK)
-        lines += tt_findings_print(rules.findings, MOST_FINDINGS, false);
+        for (size_t i = 0; i < rules.findings->count && i < MOST_FINDINGS; i++)
+            lines += tt_answer_print(&rules.findings->items[i], TT_EXTENT_SENTENCE);
     if (isnan(v.rate))
         fputs("speed not known", stdout);
     else

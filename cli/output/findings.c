@@ -1,4 +1,4 @@
-/* findings.c -- what the rules found, as text.
+/* findings.c -- answers as text.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "output/findings.h"
 #include "output/screen.h"
@@ -6,16 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { INDENT = 9 };
+
 bool tt_findings_has(const tt_findings *findings, tt_severity severity)
 {
     return findings->count > 0 && findings->items[0].severity >= severity; /* the heaviest is first */
 }
 
-/* Prints text in lines that fit the screen, the first of which has `used` characters before it; returns
- * their number. */
-static int print_wrapped(tt_mood mood, const char *untrusted, size_t used)
+/* Prints text in lines that fit the screen, the first of which has `used` characters before it, the others
+ * `indent` spaces; returns their number. */
+static int print_wrapped(tt_mood mood, const char *untrusted, size_t used, int indent)
 {
-    enum { INDENT = 9, LEAST = 20 };
+    enum { LEAST = 20 };
     size_t columns = tt_terminal.style.columns > 0 ? (size_t)tt_terminal.style.columns : SIZE_MAX;
     tt_buf text = { 0 };
     int lines = 1;
@@ -31,8 +33,8 @@ static int print_wrapped(tt_mood mood, const char *untrusted, size_t used)
         tt_screen_say(mood, "%.*s", (int)cut, at);
         at += cut + strspn(at + cut, " ");
         if (*at != '\0') {
-            printf("\n%*s", (int)INDENT, "");
-            used = INDENT;
+            printf("\n%*s", indent, "");
+            used = (size_t)indent;
             lines++;
         }
     }
@@ -41,23 +43,63 @@ static int print_wrapped(tt_mood mood, const char *untrusted, size_t used)
     return lines;
 }
 
-int tt_findings_print(const tt_findings *findings, size_t most, bool has_remedies)
+tt_mood tt_severity_mood(tt_severity severity)
+{
+    static const tt_mood moods[] = { [TT_SEVERITY_NOTE] = TT_MOOD_FAINT,
+                                     [TT_SEVERITY_FINE] = TT_MOOD_SPARK,
+                                     [TT_SEVERITY_WARNING] = TT_MOOD_REMARK,
+                                     [TT_SEVERITY_ERROR] = TT_MOOD_ALARM };
+    return moods[severity];
+}
+
+static int print_indented(tt_mood mood, const char *text, int indent)
+{
+    printf("%*s", indent, "");
+    return print_wrapped(mood, text, (size_t)indent, indent < INDENT ? indent + 2 : indent);
+}
+
+int tt_answer_print_detail(const tt_answer *answer, int indent)
 {
     int lines = 0;
-    for (size_t i = 0; i < findings->count && i < most; i++) {
-        const tt_finding *found = &findings->items[i];
-        bool is_error = found->severity == TT_SEVERITY_ERROR;
-        const char *rank = found->rank >= 0 ? tt_screen_text("rank %d: ", (int)found->rank) : "";
-        tt_screen_say(is_error ? TT_MOOD_ALARM : TT_MOOD_REMARK, "%-7s",
-                      tt_severity_text(found->severity));
-        tt_screen_say(TT_MOOD_FAINT, "  %s", found->rule->id);
+    for (const char *at = answer->detail; at != NULL && *at != '\0';) {
+        size_t len = strcspn(at, "\n");
+        tt_buf line = { 0 };
+        if (tt_buf_append(&line, at, len) == TT_OK)
+            lines += print_indented(TT_MOOD_FAINT, line.data, indent);
+        tt_buf_free(&line);
+        at += len + (at[len] != '\0');
+    }
+    return lines;
+}
+
+int tt_answer_print_next(const tt_answer *answer, int indent)
+{
+    for (size_t i = 0; i < answer->next_count; i++)
+        tt_screen_say(TT_MOOD_PLAIN, "%*s%s\n", indent, "", answer->next[i]); /* whole, to be copied */
+    return (int)answer->next_count;
+}
+
+int tt_answer_print(const tt_answer *answer, tt_extent extent)
+{
+    bool is_of_rule = answer->kind == TT_ANSWER_FINDING || answer->kind == TT_ANSWER_ORIGIN;
+    int lines = 0;
+    if (is_of_rule) {
+        const char *rank =
+            answer->rank_count == 1 ? tt_screen_text("rank %d: ", (int)answer->ranks[0]) : "";
+        tt_screen_say(tt_severity_mood(answer->severity), "%-7s", tt_severity_text(answer->severity));
+        tt_screen_say(TT_MOOD_FAINT, "  %s", answer->rule);
         printf("  %s", rank);
-        lines +=
-            print_wrapped(TT_MOOD_PLAIN, found->sentence, 11 + strlen(found->rule->id) + strlen(rank));
-        if (!has_remedies)
-            continue;
-        printf("%*s", 9, "");
-        lines += print_wrapped(TT_MOOD_FAINT, found->remedy, 9);
+        lines += print_wrapped(TT_MOOD_PLAIN, answer->sentence, 11 + strlen(answer->rule) + strlen(rank),
+                               INDENT);
+    } else {
+        lines += print_wrapped(tt_severity_mood(answer->severity), answer->sentence, 0, 2);
+    }
+    if (extent >= TT_EXTENT_DETAIL && !is_of_rule)
+        lines += tt_answer_print_detail(answer, answer->kind == TT_ANSWER_NOTE ? 2 : 0);
+    if (extent == TT_EXTENT_ALL) {
+        if (answer->remedy != NULL)
+            lines += print_indented(TT_MOOD_FAINT, answer->remedy, is_of_rule ? INDENT : 2);
+        lines += tt_answer_print_next(answer, is_of_rule ? INDENT : 2);
     }
     return lines;
 }
@@ -70,22 +112,8 @@ int tt_findings_print_verdict(const tt_findings *findings, size_t used)
                    : is_said             ? TT_MOOD_SPARK
                                          : TT_MOOD_PLAIN;
     if ((findings->count == 0 && !is_said) || findings->has_gaps)
-        return print_wrapped(mood, findings->verdict, used);
+        return print_wrapped(mood, findings->verdict, used, INDENT);
     tt_screen_say(mood, "%s", findings->verdict);
     printf("  %d rules\n", (int)findings->rules - (int)findings->unchecked_count);
     return 1;
-}
-
-void tt_findings_print_unchecked(const tt_findings *findings)
-{
-    tt_buf line = { 0 };
-    for (size_t i = 0; i < findings->unchecked_count; i++) {
-        if (!tt_findings_is_first_reason(findings, i))
-            continue;
-        tt_buf_clear(&line);
-        (void)tt_buf_text(&line, "not checked: ");
-        (void)tt_findings_list_unchecked(findings, i, &line);
-        (void)print_wrapped(TT_MOOD_FAINT, line.data != NULL ? line.data : "", 0);
-    }
-    tt_buf_free(&line);
 }

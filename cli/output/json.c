@@ -87,3 +87,14 @@ void tt_json_point(tt_json *json, const char *name, const tt_point *p)
     if (name != NULL)
         tt_json_close(json);
 }
+
+void tt_json_answers(tt_json *json, const tt_answers *answers)
+{
+    tt_json_open(json, "answers", '[');
+    for (size_t i = 0; i < answers->count; i++) {
+        tt_json_open(json, NULL, '{');
+        tt_answer_json(json, &answers->items[i], SIZE_MAX);
+        tt_json_close(json);
+    }
+    tt_json_close(json);
+}

@@ -24,5 +24,7 @@ typedef struct tt_numbers {
 } tt_numbers;
 tt_numbers tt_json_numbers(const tt_point *point);
 const char *tt_json_dtype(const tt_point *point); /* NULL: a type that we do not know */
+/* Adds "answers": a list (docs/schemas/answer.json). */
+void tt_json_answers(tt_json *json, const tt_answers *answers);
 
 #endif

@@ -2,17 +2,15 @@
  * state, its size, and the lines about it that show, nan and top begin with.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/overview.h"
+#include "output/findings.h"
 #include "words.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
 {
@@ -190,16 +188,6 @@ tt_status tt_overview_command(const tt_run *run, tt_buf *out)
     return st;
 }
 
-/* The writer holds a lock on its file as long as it lives. */
-static bool is_locked(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-    if (fd >= 0)
-        (void)close(fd);
-    return is_held;
-}
-
 tt_run_file tt_overview_file(const tt_run *run, int32_t file)
 {
     tt_run_file about = { .rank = -1 };
@@ -212,7 +200,7 @@ tt_state tt_overview_state(const tt_run *run)
     tt_state state = TT_STATE_FINISHED;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
         tt_run_file file = tt_overview_file(run, f);
-        if (!file.is_closed && is_locked(file.path))
+        if (!file.is_closed && tt_file_is_written(file.path))
             return TT_STATE_LIVE;
         if (!file.is_closed)
             state = TT_STATE_CRASHED;
@@ -253,11 +241,6 @@ const char *tt_overview_ranks(const tt_run *run)
     tt_buf_free(&text);
     free(ranks);
     return shown;
-}
-
-tt_status tt_overview_ending(const tt_run *run, tt_buf *out)
-{
-    return tt_run_ending(run, is_locked, out);
 }
 
 const char *tt_overview_state_text(tt_state state)
@@ -305,18 +288,6 @@ static int print_line(tt_mood mood, const char *untrusted)
     return 1;
 }
 
-int tt_overview_print_ending(const tt_run *run)
-{
-    tt_buf ending = { 0 };
-    int lines = 0;
-    if (tt_overview_ending(run, &ending) == TT_OK && ending.len > 0)
-        for (char *rest = NULL, *line = strtok_r(ending.data, "\n", &rest); line != NULL;
-             line = strtok_r(NULL, "\n", &rest))
-            lines += print_line(TT_MOOD_REMARK, line);
-    tt_buf_free(&ending);
-    return lines;
-}
-
 int tt_overview_print(const char *path, const tt_run *run)
 {
     const tt_totals totals = tt_run_totals(run);
@@ -332,33 +303,16 @@ int tt_overview_print(const char *path, const tt_run *run)
     if (tt_overview_rank_count(run) > 1)
         printf("  %s", tt_overview_ranks(run));
     putchar('\n');
-    int lines = 1 + (totals.damaged_bytes > 0) + (totals.dropped_events > 0);
-    int ended = tt_overview_print_ending(run);
-    lines += ended;
-    if (ended == 0 && state == TT_STATE_STOPPED)
-        lines += print_line(TT_MOOD_REMARK, totals.stopped);
-    if (totals.damaged_bytes > 0)
-        tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more\n",
-                      tt_screen_bytes(totals.damaged_bytes));
-    if (totals.dropped_events > 0)
-        tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording\n",
-                      tt_screen_count(totals.dropped_events));
+    int lines = 1;
+    tt_answers fate = { 0 };
+    if (tt_run_fate(run, path, 0, &fate) == TT_OK)
+        for (size_t i = 0; i < fate.count; i++)
+            lines += tt_answer_print(&fate.items[i], TT_EXTENT_ALL);
+    tt_answers_free(&fate);
     tt_buf command = { 0 };
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);
     tt_buf_free(&command);
     fflush(stdout); /* the rest may take a moment */
     return lines;
-}
-
-int tt_overview_print_blackbox(const char *run)
-{
-    tt_blackboxes found;
-    tt_blackbox_visit(run, false, &found);
-    if (found.count == 0)
-        return 0;
-    tt_screen_say(TT_MOOD_REMARK,
-                  "black box of step %s; run it again: ", tt_screen_count(found.first_step));
-    tt_screen_say(TT_MOOD_PLAIN, "tensortap replay %s\n", run);
-    return 1;
 }

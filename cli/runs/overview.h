@@ -29,20 +29,14 @@ const char *tt_overview_state_text(tt_state state);
 tt_run_file tt_overview_file(const tt_run *run, int32_t file);
 int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
 int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has one rank */
-/* Appends how the ranks of a job ended, a line each; nothing for a job of one. */
-tt_status tt_overview_ending(const tt_run *run, tt_buf *out);
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
 const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
 
 int64_t tt_overview_started(const tt_run *run); /* ns since 1970; from the info, else the file's time */
 int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
 
-/* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with
- * the command that made the run, if that is known.  Returns the number of lines. */
+/* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", what became of the run,
+ * and a line with the command that made it, if that is known.  Returns the number of lines. */
 int tt_overview_print(const char *path, const tt_run *run);
-/* Prints how the ranks of a job ended; returns the number of lines, 0: it had one. */
-int tt_overview_print_ending(const tt_run *run);
-/* Prints how to replay the first black box; returns the number of lines, 0: there is none. */
-int tt_overview_print_blackbox(const char *run);
 
 #endif

@@ -255,13 +255,13 @@ static tt_status put_list(tt_server *server, bool is_page, tt_buf *body, tt_erro
     return st;
 }
 
-void tt_server_answer(tt_server *server, const tt_question *q, tt_answer *out)
+void tt_server_answer(tt_server *server, const tt_question *q, tt_response *out)
 {
     tt_error err = { "" };
     tt_status st;
     bool is_list = q->asked == TT_ASKED_RUNS ||
                    (q->asked == TT_ASKED_PAGE && *q->runs[0] == '\0' && !is_single(server));
-    *out = (tt_answer){ .status = 200 };
+    *out = (tt_response){ .status = 200 };
     if (is_list) {
         st = put_list(server, q->asked == TT_ASKED_PAGE, &out->body, &err);
     } else {

@@ -2,6 +2,7 @@
  * is being written.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
+#include "health/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ static void leave_asked_for(tt_findings *findings, const tt_health_options *opti
 {
     size_t kept = 0, unchecked = 0;
     for (size_t i = 0; i < findings->count; i++)
-        if (tt_health_asks(options, findings->items[i].rule))
+        if (tt_health_asks(options, tt_rule_find(findings->items[i].rule)))
             findings->items[kept++] = findings->items[i];
     for (size_t i = 0; i < findings->unchecked_count; i++)
         if (tt_health_asks(options, findings->unchecked[i].rule))
@@ -68,6 +69,43 @@ static void leave_asked_for(tt_findings *findings, const tt_health_options *opti
     findings->unchecked_count = unchecked;
     for (size_t i = 0; i < RULES; i++)
         findings->rules += tt_health_asks(options, rules[i]);
+}
+
+/* The command that shows what a finding is about. */
+static void add_commands(tt_answers *owner, const char *run, tt_answer *found)
+{
+    if (found->site_count > 0)
+        tt_answers_next(owner, found, "tensortap stats %s %s", run,
+                        tt_answers_word(owner, found->names[0]));
+    else
+        tt_answers_next(owner, found, "tensortap show %s", run);
+}
+
+/* Adds what the run says beyond the rules: what its first NaN or Inf was computed from, and its fate. */
+static tt_status complete(tt_run *run, const tt_nonfinite *first, const char *path, tt_findings *found,
+                          tt_error *err)
+{
+    tt_answers *notes = &found->notes;
+    tt_status st = tt_fail_plain(err, tt_run_fate(run, path, found->unread, notes));
+    const char *word = tt_answers_run(notes, run, path);
+    for (size_t i = 0; st == TT_OK && i < found->count; i++) {
+        tt_answer *one = &found->items[i];
+        if (one->kind != TT_ANSWER_ORIGIN) {
+            add_commands(notes, word, one);
+            continue;
+        }
+        tt_answers_next(notes, one, "tensortap nan %s", word);
+        st = tt_origin_answer(run, first, path, notes, one, err);
+    }
+    if (st == TT_OK && first->site >= 0 && first->point.is_skipped) {
+        tt_answer skipped = TT_ANSWER(ORIGIN, NOTE, .rule = "nonfinite");
+        tt_answers_next(notes, &skipped, "tensortap nan %s", word);
+        st = tt_origin_answer(run, first, path, notes, &skipped, err);
+        tt_answers_put(notes, &skipped);
+    }
+    tt_origin_rest(run, first, notes);
+    tt_verdict_note_unchecked(found);
+    return st < 0 ? st : tt_fail_plain(err, notes->st);
 }
 
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err)
@@ -102,13 +140,8 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
             found->unread += (*seen)->files[i].unread;
         st = tt_fail_plain(err, tt_findings_judge(found, tt_run_totals(run).stopped));
     }
-    if (st == TT_OK && first.masked > 0) {
-        tt_buf text = { 0 };
-        st = tt_nonfinite_left_out(run, &first, &text);
-        found->left_out = st == TT_OK ? tt_findings_keep(found, text.data) : NULL;
-        tt_buf_free(&text);
-        st = tt_fail_plain(err, st);
-    }
+    if (st == TT_OK)
+        st = complete(run, &first, options->path, found, err);
     if (st == TT_OK) {
         *out = found;
         found = NULL;
@@ -167,9 +200,9 @@ void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event
 }
 
 /* Has it been said?  If not, it has from now on. */
-static bool is_new(tt_checker *checker, const tt_finding *found)
+static bool is_new(tt_checker *checker, const tt_answer *found)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)found->rule * UINT64_C(0x9e3779b97f4a7c15) +
+    uint64_t hash = (uint64_t)(uintptr_t)tt_rule_find(found->rule) * UINT64_C(0x9e3779b97f4a7c15) +
                     (found->site_count > 0 ? (uint64_t)found->sites[0] + 1 : 0);
     for (size_t i = 0; i < checker->said_count; i++)
         if (checker->said[i] == hash)

@@ -15,32 +15,36 @@
 
 enum { SENTENCE_MOST = 600, SITES_MOST = 4096 };
 
+/* A finding, and what decides whether it remains. */
+typedef struct candidate {
+    tt_answer answer;
+    const tt_rule *rule;
+    const char *hides; /* as that of the rule ... */
+    bool is_cause;     /* ... or more, and it comes before others of its severity */
+} candidate;
+
 /* Findings while they are collected. */
 typedef struct tt_draft {
-    tt_findings public; /* first: tt_findings_free gets its address */
-    tt_arena texts;
-    size_t item_cap, unchecked_cap;
+    tt_findings public;    /* first: tt_findings_free gets its address; its notes have the texts of all */
+    candidate *candidates; /* owned; public has those that remain */
+    size_t count, cap, unchecked_cap;
     bool has_ranks; /* the run has several */
     tt_seen seen;
 } tt_draft;
-
-const char *tt_severity_text(tt_severity severity)
-{
-    return severity == TT_SEVERITY_ERROR ? "error" : "warning";
-}
 
 void tt_findings_free(tt_findings *findings)
 {
     tt_draft *draft = (tt_draft *)findings;
     if (draft == NULL)
         return;
-    tt_arena_free(&draft->texts);
+    tt_answers_free(&findings->notes);
     free(findings->items);
+    free(draft->candidates);
     free(findings->unchecked);
     free(draft);
 }
 
-const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site)
+const tt_answer *tt_findings_about(const tt_findings *findings, int32_t site)
 {
     for (size_t i = 0; i < findings->count; i++)
         for (size_t k = 0; k < findings->items[i].site_count; k++)
@@ -99,17 +103,16 @@ void tt_case_steps(tt_case *c, int64_t first, int64_t last)
 
 void tt_case_number(tt_case *c, const char *name, double value)
 {
-    if (c->found.number_count < TT_EVIDENCE_MOST)
-        c->found.numbers[c->found.number_count++] = (tt_evidence){ name, value };
+    tt_answer_number(&c->found, name, value);
 }
 
 /* Returns a copy that lives as long as the finding. */
 static const char *keep(tt_case *c, const char *text)
 {
-    const char *kept = tt_arena_text(&c->draft->texts, text, strlen(text));
-    if (kept == NULL)
-        c->st = TT_ENOMEM;
-    return kept != NULL ? kept : "";
+    const char *kept = tt_answers_keep(&c->draft->public.notes, text);
+    if (c->draft->public.notes.st < 0)
+        c->st = c->draft->public.notes.st;
+    return kept;
 }
 
 const char *tt_case_text(tt_case *c, double x)
@@ -155,30 +158,32 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    tt_finding found = c->found;
-    found.severity = severity;
-    found.rank = c->history->rank;
-    found.remedy = c->remedy != NULL ? c->remedy : found.rule->remedy;
-    found.hides = c->hides != NULL ? c->hides : found.rule->hides;
+    tt_answers *owner = &d->public.notes;
+    candidate found = { .answer = c->found, .rule = c->rule };
+    tt_answer *answer = &found.answer;
+    found.hides = c->hides != NULL ? c->hides : c->rule->hides;
     found.is_cause = c->hides != NULL;
-    found.site_count = c->suspect_count;
-    found.sentence = keep(c, text);
-    found.place = keep(c, tt_case_place(c));
-    int32_t *sites = tt_arena_alloc(&d->texts, (c->suspect_count + 1) * sizeof *sites);
-    const char **names = tt_arena_alloc(&d->texts, (c->suspect_count + 1) * sizeof *names);
-    if (sites == NULL || names == NULL)
-        c->st = TT_ENOMEM;
+    answer->severity = severity;
+    answer->remedy = c->remedy != NULL ? c->remedy : c->rule->remedy;
+    answer->site_count = c->suspect_count;
+    answer->sentence = keep(c, text);
+    answer->place = keep(c, tt_case_place(c));
+    tt_answers_set_ranks(owner, answer, &c->history->rank, d->has_ranks);
+    int32_t *sites = tt_answers_alloc(owner, (c->suspect_count + 1) * sizeof *sites);
+    const char **names = tt_answers_alloc(owner, (c->suspect_count + 1) * sizeof *names);
+    if (owner->st < 0)
+        c->st = owner->st;
     for (size_t i = 0; c->st == TT_OK && i < c->suspect_count; i++) {
         sites[i] = c->suspects[i]->site;
         names[i] = keep(c, c->suspects[i]->name);
     }
-    found.sites = sites;
-    found.names = names;
+    answer->sites = sites;
+    answer->names = names;
     bool is_found = c->suspect_count > 0 || c->is_of_run;
     if (c->st == TT_OK && is_found)
-        c->st = tt_grow(&d->public.items, &d->item_cap, d->public.count + 1, sizeof found);
+        c->st = tt_grow(&d->candidates, &d->cap, d->count + 1, sizeof found);
     if (c->st == TT_OK && is_found)
-        d->public.items[d->public.count++] = found;
+        d->candidates[d->count++] = found;
     c->suspect_count = c->found.number_count = 0;
     c->is_of_run = false;
     c->remedy = c->hides = NULL;
@@ -233,42 +238,59 @@ double tt_case_rate(const tt_case *c, int64_t step)
 
 /* ---- running a rule ---------------------------------------------------------- */
 
-static bool is_same_place(const tt_finding *a, const tt_finding *b)
+static bool is_same_place(const tt_answer *a, const tt_answer *b)
 {
     const char *name_a = a->site_count > 0 ? a->names[0] : "",
                *name_b = b->site_count > 0 ? b->names[0] : "";
     const char *tail; /* a gradient and its parameter have one place, and are two things */
-    return a->rule == b->rule && strcmp(a->place, b->place) == 0 &&
+    return strcmp(a->rule, b->rule) == 0 && strcmp(a->place, b->place) == 0 &&
            tt_course_kind_of(name_a, &tail) == tt_course_kind_of(name_b, &tail);
+}
+
+static bool ranks_have(const tt_answer *answer, int32_t rank)
+{
+    for (size_t i = 0; i < answer->rank_count; i++)
+        if (answer->ranks[i] == rank)
+            return true;
+    return false;
 }
 
 /* A finding that several ranks have is one. */
 static void join_ranks(tt_draft *d, size_t from)
 {
     size_t kept = from;
-    for (size_t i = from; i < d->public.count; i++) {
-        tt_finding *found = &d->public.items[i], *same = NULL;
+    for (size_t i = from; i < d->count; i++) {
+        tt_answer *found = &d->candidates[i].answer, *same = NULL;
         for (size_t k = from; k < kept && same == NULL; k++)
-            same = is_same_place(&d->public.items[k], found) ? &d->public.items[k] : NULL;
-        if (same == NULL)
-            d->public.items[kept++] = *found;
-        else
-            same->rank = -1;
+            same = is_same_place(&d->candidates[k].answer, found) ? &d->candidates[k].answer : NULL;
+        if (same == NULL) {
+            d->candidates[kept++] = d->candidates[i];
+            continue;
+        }
+        int32_t *ranks =
+            tt_answers_alloc(&d->public.notes, (same->rank_count + 1) * sizeof *ranks); /* in order */
+        if (ranks == NULL || found->rank_count == 0 || ranks_have(same, found->ranks[0]))
+            continue;
+        memcpy(ranks, same->ranks, same->rank_count * sizeof *ranks);
+        ranks[same->rank_count++] = found->ranks[0];
+        same->ranks = ranks;
     }
-    d->public.count = kept;
+    d->count = kept;
 }
 
 /* Runs one rule over all files. */
 static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
                        const tt_nonfinite *origin, const tt_history *baseline)
 {
-    tt_case c = { .found.rule = rule,
+    tt_case c = { .rule = rule,
+                  .found = { .rule = rule->id, .call = -1 },
                   .histories = histories,
                   .history_count = count,
                   .origin = origin,
                   .baseline = baseline,
                   .draft = d };
-    size_t before = d->public.count;
+    tt_findings *p = &d->public;
+    size_t before = d->count;
     for (int32_t i = 0; i < count && c.st == TT_OK; i++) {
         c.history = &histories[i];
         rule->find(&c);
@@ -276,23 +298,16 @@ static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histo
         c.remedy = c.hides = NULL;
     }
     join_ranks(d, before);
-    for (size_t i = before; i < d->public.count && !d->has_ranks; i++)
-        d->public.items[i].rank = -1;
     free(c.suspects);
-    tt_findings *p = &d->public;
-    if (c.st == TT_OK && !c.has_data && p->count == before) {
+    if (c.st == TT_OK && !c.has_data && d->count == before) {
         c.st = tt_grow(&p->unchecked, &d->unchecked_cap, p->unchecked_count + 1, sizeof *p->unchecked);
-        char text[300];
-        (void)snprintf(text, sizeof text, "needs %s, which the run does not have", rule->needs);
         const char *reason = tt_seen_reason(&d->seen, rule);
-        if (reason == NULL && c.st == TT_OK)
-            reason = tt_arena_text(&d->texts, text, strlen(text));
-        if (reason != NULL && c.st == TT_OK)
+        if (reason == NULL)
+            reason = tt_answers_text(&p->notes, "needs %s, which the run does not have", rule->needs);
+        if (c.st == TT_OK)
             p->unchecked[p->unchecked_count++] = (tt_unchecked){ rule, reason };
-        else
-            c.st = TT_ENOMEM;
     }
-    return c.st;
+    return c.st < 0 ? c.st : p->notes.st;
 }
 
 /* ---- what remains ------------------------------------------------------------ */
@@ -311,27 +326,28 @@ static size_t place_of(const tt_rule *rule)
 }
 
 /* Of two that may each be the cause of the other it is the one that began earlier. */
-static bool is_later(const tt_finding *found, const tt_finding *cause)
+static bool is_later(const candidate *found, const candidate *cause)
 {
+    int64_t step = found->answer.first_step, earlier = cause->answer.first_step;
     if (!has_word(found->hides, cause->rule->id))
         return true;
-    return found->first_step != cause->first_step ? found->first_step > cause->first_step
-                                                  : place_of(found->rule) > place_of(cause->rule);
+    return step != earlier ? step > earlier : place_of(found->rule) > place_of(cause->rule);
 }
 
-static bool is_explained(const tt_finding *found, const tt_findings *all)
+static bool is_explained(const candidate *found, const tt_draft *d)
 {
-    for (size_t i = 0; i < all->count; i++) {
-        const tt_finding *cause = &all->items[i];
+    for (size_t i = 0; i < d->count; i++) {
+        const candidate *cause = &d->candidates[i];
+        int64_t begin = cause->answer.first_step;
         if (cause->rule != found->rule && has_word(cause->hides, found->rule->id) &&
             is_later(found, cause) &&
-            (cause->first_step < 0 || found->first_step < 0 || found->last_step >= cause->first_step))
+            (begin < 0 || found->answer.first_step < 0 || found->answer.last_step >= begin))
             return true;
     }
     return false;
 }
 
-static bool is_usual(const tt_finding *found, const tt_findings *baseline)
+static bool is_usual(const tt_answer *found, const tt_findings *baseline)
 {
     for (size_t i = 0; baseline != NULL && i < baseline->count; i++)
         if (is_same_place(&baseline->items[i], found))
@@ -341,36 +357,33 @@ static bool is_usual(const tt_finding *found, const tt_findings *baseline)
 
 static int by_weight(const void *a, const void *b)
 {
-    const tt_finding *x = a, *y = b;
-    size_t i = place_of(x->rule), k = place_of(y->rule);
+    const candidate *p = a, *q = b;
+    const tt_answer *x = &p->answer, *y = &q->answer;
+    size_t i = place_of(p->rule), k = place_of(q->rule);
     if (x->severity != y->severity)
         return x->severity > y->severity ? -1 : 1;
-    if (x->is_cause != y->is_cause)
-        return x->is_cause ? -1 : 1;
+    if (p->is_cause != q->is_cause)
+        return p->is_cause ? -1 : 1;
     if (i != k)
         return i < k ? -1 : 1;
     int32_t site_x = x->site_count > 0 ? x->sites[0] : -1, site_y = y->site_count > 0 ? y->sites[0] : -1;
-    return site_x != site_y ? (site_x < site_y ? -1 : 1) : (x->rank > y->rank) - (x->rank < y->rank);
+    int32_t rank_x = x->rank_count == 1 ? x->ranks[0] : -1,
+            rank_y = y->rank_count == 1 ? y->ranks[0] : -1;
+    return site_x != site_y ? (site_x < site_y ? -1 : 1) : (rank_x > rank_y) - (rank_x < rank_y);
 }
 
 /* Drops what follows from something else and what the baseline has too; puts the heaviest first. */
 static tt_status settle(tt_draft *d, const tt_findings *baseline)
 {
     tt_findings *p = &d->public;
-    if (p->count == 0)
-        return TT_OK;
-    bool *is_dropped = tt_arena_alloc(&d->texts, p->count);
-    if (is_dropped == NULL)
+    p->items = calloc(d->count + 1, sizeof *p->items);
+    if (p->items == NULL)
         return TT_ENOMEM;
-    for (size_t i = 0; i < p->count; i++)
-        is_dropped[i] = is_explained(&p->items[i], p) || is_usual(&p->items[i], baseline);
-    size_t kept = 0;
-    for (size_t i = 0; i < p->count; i++)
-        if (!is_dropped[i])
-            p->items[kept++] = p->items[i];
-    p->count = kept;
-    if (kept > 0)
-        qsort(p->items, kept, sizeof *p->items, by_weight);
+    if (d->count > 0)
+        qsort(d->candidates, d->count, sizeof *d->candidates, by_weight);
+    for (size_t i = 0; i < d->count; i++)
+        if (!is_explained(&d->candidates[i], d) && !is_usual(&d->candidates[i].answer, baseline))
+            p->items[p->count++] = d->candidates[i].answer;
     return TT_OK;
 }
 
@@ -396,21 +409,12 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonf
     return st;
 }
 
-const char *tt_findings_keep(tt_findings *findings, const char *text)
-{
-    return tt_arena_text(&((tt_draft *)findings)->texts, text, strlen(text));
-}
-
 tt_status tt_findings_judge(tt_findings *findings, const char *stopped)
 {
     tt_draft *draft = (tt_draft *)findings;
     draft->seen.stopped = stopped;
     tt_buf text = { 0 };
     tt_status st = tt_verdict_make(findings, &draft->seen, &text);
-    const char *verdict = st == TT_OK ? tt_findings_keep(findings, text.data) : NULL;
-    tt_buf_free(&text);
-    if (verdict == NULL)
-        return st < 0 ? st : TT_ENOMEM;
-    findings->verdict = verdict;
-    return TT_OK;
+    findings->verdict = tt_answers_take(&findings->notes, &text);
+    return st < 0 ? st : findings->notes.st;
 }

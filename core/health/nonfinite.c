@@ -3,7 +3,6 @@
 #include "health/rule.h"
 #include "report/origin.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 TT_RULE(nonfinite, "nonfinite", ERROR, /* looks at */ "any site",
@@ -17,12 +16,9 @@ TT_RULE(nonfinite, "nonfinite", ERROR, /* looks at */ "any site",
 
 /* What the finding is about. */
 typedef struct first {
+    tt_origin origin;
     const tt_history *where;
     const tt_course *course; /* NULL: there is none */
-    int64_t step, nan, inf;
-    tt_birth birth;
-    bool is_eval, is_number;
-    long long sites, ranks; /* that it reached */
 } first;
 
 /* As `tensortap nan` finds it. */
@@ -31,17 +27,8 @@ static first read_first(const tt_case *c, const tt_nonfinite *origin)
     first f = { .where = c->histories };
     if (origin->site < 0 || origin->point.is_skipped || origin->file >= c->history_count)
         return f;
-    const tt_point *p = &origin->point;
-    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
-    f = (first){ .where = &c->histories[origin->file],
-                 .step = p->step,
-                 .nan = has_stats ? p->stats.nan : isnan(p->scalar),
-                 .inf = has_stats ? p->stats.posinf + p->stats.neginf : isinf(p->scalar),
-                 .birth = origin->birth,
-                 .is_eval = p->phase == TT_PHASE_EVAL,
-                 .is_number = !has_stats,
-                 .sites = origin->reached,
-                 .ranks = origin->files };
+    f.origin = tt_origin_of(origin, NULL);
+    f.where = &c->histories[origin->file];
     for (const tt_course *at = NULL; f.course == NULL && (at = tt_history_next(f.where, at)) != NULL;)
         f.course = at->site == origin->site ? at : NULL;
     return f;
@@ -82,7 +69,7 @@ static first find_first(tt_case *c)
         if (!tt_site_is_shown(course->name, NULL) ||
             (allow != NULL && tt_glob_match(allow, course->name)))
             continue;
-        f.sites += course->has_bad;
+        f.origin.sites += course->has_bad;
         if (course->has_bad)
             all[count++] = candidate_of(c, course, &course->bad);
         if (course->has_masked)
@@ -95,13 +82,14 @@ static first find_first(tt_case *c)
         const tt_sighting *bad = origin->badness == TT_BAD_MASKED ? &course->masked : &course->bad;
         bool has_updates = tt_case_next(c, TT_COURSE_GRADIENT, NULL) != NULL;
         f.course = course;
-        f.step = bad->step;
-        f.nan = bad->nan;
-        f.inf = bad->inf;
-        f.is_eval = bad->is_eval;
-        f.is_number = origin->is_number;
-        f.birth = tt_order_birth(&origin->when, has_updates);
-        f.sites += origin->badness == TT_BAD_MASKED;
+        f.origin.step = bad->step;
+        f.origin.nan = bad->nan;
+        f.origin.inf = bad->inf;
+        f.origin.is_eval = bad->is_eval;
+        f.origin.is_number = origin->is_number;
+        f.origin.is_half = course->dtype == TT_F16;
+        f.origin.birth = tt_order_birth(&origin->when, has_updates);
+        f.origin.sites += origin->badness == TT_BAD_MASKED;
     }
     free(all);
     return f;
@@ -113,22 +101,20 @@ static void find(tt_case *c)
     c->has_data = true;
     if (!tt_case_is_first(c))
         return;
-    const first f = c->origin != NULL ? read_first(c, c->origin) : find_first(c);
+    first f = c->origin != NULL ? read_first(c, c->origin) : find_first(c);
     if (f.course == NULL)
         return;
-    const char *what = f.nan > 0 && f.inf > 0 ? "NaN and Inf" : f.nan > 0 ? "NaN" : "Inf";
+    tt_buf sentence = { 0 };
+    f.origin.name = f.course->name;
     c->history = f.where;
+    c->found.kind = TT_ANSWER_ORIGIN;
     tt_case_add(c, f.course);
-    tt_case_number(c, "nan", (double)f.nan);
-    tt_case_number(c, "inf", (double)f.inf);
-    tt_case_number(c, "sites", (double)f.sites);
-    tt_case_steps(c, f.step, f.step);
-    tt_case_say(c, TT_SEVERITY_ERROR, "%s: the first %s%s at step %lld%s; %s%s%s", f.course->name, what,
-                f.course->dtype == TT_F16 && f.inf > 0 ? " (float16 ends at 65504)" : "",
-                (long long)f.step, f.is_eval ? ", in evaluation" : "",
-                f.is_number ? "a number that was logged" : tt_birth_phrase(f.birth),
-                f.sites > 1 ? tt_case_join(c, "; it reached %lld sites", f.sites) : "",
-                f.ranks > 1
-                    ? tt_case_join(c, "%s %lld ranks", f.sites > 1 ? " of" : "; it reached", f.ranks)
-                    : "");
+    tt_case_number(c, "nan", (double)f.origin.nan);
+    tt_case_number(c, "inf", (double)f.origin.inf);
+    tt_case_number(c, "sites", (double)f.origin.sites);
+    tt_case_steps(c, f.origin.step, f.origin.step);
+    c->st = tt_origin_say(&f.origin, &sentence);
+    if (c->st == TT_OK)
+        tt_case_say(c, TT_SEVERITY_ERROR, "%s", sentence.data);
+    tt_buf_free(&sentence);
 }

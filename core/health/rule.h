@@ -9,6 +9,7 @@
 #define TT_HEALTH_RULE_H
 
 #include "health/history.h"
+#include "report/answer.h"
 
 /* In the order of the report, within a severity: causes before what follows from them. */
 #define TT_RULES(X)             \
@@ -64,8 +65,9 @@ typedef struct tt_case {
     struct tt_draft *draft;     /* what is found goes there */
     const tt_course **suspects; /* owned; of the finding that is being made */
     size_t suspect_count, suspect_cap;
-    tt_finding found; /* the finding that is being made: rule, steps of the suspects, numbers */
-    bool is_of_run;   /* it is about the whole run, whatever its suspects */
+    const tt_rule *rule;
+    tt_answer found; /* the finding that is being made: kind, rule, steps of the suspects, numbers */
+    bool is_of_run;  /* it is about the whole run, whatever its suspects */
     /* Of the finding that is being made; NULL: those of the rule.  One that hides more stands above others. */
     const char *remedy, *hides;
     bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
@@ -126,15 +128,13 @@ bool tt_course_is_bias(const tt_course *course);
 /* The largest learning rate at a step; NaN: there is none. */
 double tt_case_rate(const tt_case *c, int64_t step);
 
-/* Says what the findings that were asked for come to: sets verdict and is_healthy.  stopped: the exception that ended
- * the program; NULL: none. */
+/* Says what the findings that were asked for come to: sets verdict and is_healthy, and notes which rules were not
+ * checked.  stopped: the exception that ended the program; NULL: none. */
 tt_status tt_findings_judge(tt_findings *findings, const char *stopped);
 /* Runs all rules over the files of a run.  origin: its first NaN or Inf; NULL: it is being written.
  * good, usual: a good run, and what was found in it; or NULL. */
 tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,
                            const tt_history *good, const tt_findings *usual, tt_findings **out);
-/* Returns a copy that lives as long as the findings; NULL: out of memory. */
-const char *tt_findings_keep(tt_findings *findings, const char *text);
 
 /* modes.c: which modules of a model differ between training and evaluation. */
 /* "it has dropout"; NULL: the mode makes no difference to the model at this path. */

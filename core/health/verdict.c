@@ -94,7 +94,7 @@ static bool is_grave(const char *reason)
     return false;
 }
 
-bool tt_findings_is_first_reason(const tt_findings *findings, size_t i)
+static bool is_first_reason(const tt_findings *findings, size_t i)
 {
     for (size_t k = 0; k < i; k++)
         if (strcmp(findings->unchecked[k].reason, findings->unchecked[i].reason) == 0)
@@ -102,14 +102,27 @@ bool tt_findings_is_first_reason(const tt_findings *findings, size_t i)
     return true;
 }
 
-tt_status tt_findings_list_unchecked(const tt_findings *findings, size_t i, tt_buf *out)
+void tt_verdict_note_unchecked(tt_findings *findings)
 {
-    const char *reason = findings->unchecked[i].reason;
-    (void)tt_buf_printf(out, "%s: %s", reason, findings->unchecked[i].rule->id);
-    for (size_t k = i + 1; k < findings->unchecked_count; k++)
-        if (strcmp(findings->unchecked[k].reason, reason) == 0)
-            (void)tt_buf_printf(out, ", %s", findings->unchecked[k].rule->id);
-    return out->st;
+    tt_buf lines = { 0 };
+    if (findings->unchecked_count == 0)
+        return;
+    for (size_t i = 0; i < findings->unchecked_count; i++) {
+        const char *reason = findings->unchecked[i].reason;
+        if (!is_first_reason(findings, i))
+            continue;
+        (void)tt_buf_printf(&lines, "%s%s: %s", i > 0 ? "\n" : "", reason,
+                            findings->unchecked[i].rule->id);
+        for (size_t k = i + 1; k < findings->unchecked_count; k++)
+            if (strcmp(findings->unchecked[k].reason, reason) == 0)
+                (void)tt_buf_printf(&lines, ", %s", findings->unchecked[k].rule->id);
+    }
+    tt_answers *notes = &findings->notes;
+    tt_answers_put(notes, &TT_ANSWER(NOTE, NOTE, .rule = "unchecked",
+                                     .sentence = tt_answers_text(
+                                         notes, "not checked: %zu of %d rules lack their data",
+                                         findings->unchecked_count, (int)findings->rules),
+                                     .detail = tt_answers_take(notes, &lines)));
 }
 
 static void say_found(const tt_findings *findings, tt_buf *out)
@@ -142,7 +155,7 @@ static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, 
     if (findings->unread > 0)
         (void)tt_buf_printf(out, "; %lld points are damaged", (long long)findings->unread);
     for (size_t i = 0; i < findings->unchecked_count; i++)
-        if (tt_findings_is_first_reason(findings, i)) {
+        if (is_first_reason(findings, i)) {
             if (i == 0)
                 (void)tt_buf_printf(out, "; %zu of %d rules had no data: ", findings->unchecked_count,
                                     (int)findings->rules);

@@ -26,6 +26,8 @@ typedef struct tt_seen {
 tt_seen tt_seen_of(const tt_history *files, int32_t count);
 /* Why a rule has no data; NULL: for no cause that is known. */
 const char *tt_seen_reason(const tt_seen *seen, const tt_rule *rule);
+/* Adds which rules were not checked, and why, to the notes. */
+void tt_verdict_note_unchecked(tt_findings *findings);
 /* Sets is_healthy, and appends the verdict. */
 tt_status tt_verdict_make(tt_findings *findings, const tt_seen *seen, tt_buf *out);
 

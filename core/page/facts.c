@@ -69,11 +69,11 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     for (size_t i = 0; i < page->count; i++)
         put_run(&json, &page->sources[i], page->is_private);
     tt_json_close(&json);
-    tt_json_open(&json, "findings", '[');
+    tt_json_open(&json, "answers", '[');
     if (st == TT_OK && has_findings && page->diff != NULL)
-        tt_page_put_divergence(&json, page->sources[0].run, page->diff);
+        tt_page_put_comparison(&json, page->diff);
     for (size_t i = 0; st == TT_OK && has_findings && i < page->count; i++)
-        st = tt_page_findings(&json, page->sources[i].about, (int32_t)i, &page->sources[i].seen, err);
+        st = tt_page_put_answers(&json, page->sources[i].about, (int32_t)i, &page->sources[i].seen, err);
     tt_json_close(&json);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;
@@ -94,7 +94,7 @@ static tt_status put_sites(tt_json *json, const tt_page *page, const tt_page_sou
             st = tt_page_put_site(json, s->run, site, found, &room);
         else if (found->file >= 0) /* the rest is asked for when the site is opened */
             tt_json_i64(json, "count", found->latest.stats.count);
-        if (found->has_nonfinite)
+        if (found->has_bad)
             tt_json_bool(json, "nonfinite", true);
         tt_json_close(json);
     }

@@ -79,17 +79,12 @@ tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes);
 tt_status tt_page_put_floats(tt_buf *out, const float *x, size_t rows, size_t room, size_t from,
                              size_t to, size_t bytes);
 
-/* finding.c: what is wrong with a run, in sentences */
-/* Appends the findings about a run to a JSON array, the gravest first:
- *     {"weight": 3, "text": "...", "detail": ["..."], "run": 0, "site": 17, "step": 31,
- *      "rule": "nonfinite", "sites": [17, 4], "fed_by": [[role, site, step, "..."]]}
- * weight: 3 alarm, 2 remark, 1 fine, 0 note.  site -1: none. */
-tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
-                           tt_error *err);
-/* The finding about two runs. */
-void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff);
-/* Appends one line about a point, as tt.show prints it. */
-tt_status tt_page_point_line(const tt_point *point, tt_buf *out);
+/* finding.c: what is to be said of the runs */
+/* Appends answers about a run to a JSON array: docs/schemas/answer.json and "run", its number. */
+tt_status tt_page_put_answers(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
+                              tt_error *err);
+/* Those about two runs: "run" is -1. */
+void tt_page_put_comparison(tt_json *json, const tt_diff *diff);
 
 /* site.c: what a page says about one site */
 /* How many more sites may have histograms, and how many a kept tensor. */

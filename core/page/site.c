@@ -1,6 +1,7 @@
 /* site.c -- what a page says about one site: its latest point, histograms, a kept tensor.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
+#include "report/answer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static tt_status put_latest(tt_json *json, const tt_latest *found)
     const tt_point *p = &found->latest;
     const tt_stats *s = &p->stats;
     tt_buf line = { 0 };
-    tt_status st = tt_page_point_line(p, &line);
+    tt_status st = tt_point_line(p, &line);
     tt_json_i64(json, "step", p->step);
     tt_json_text(json, "line", line.data);
     tt_buf_free(&line);

@@ -5,6 +5,7 @@
  * dropped last when the line has to be short.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/number.h"
+#include "report/answer.h"
 #include "report/glyph.h"
 
 #include <inttypes.h>
@@ -265,4 +266,18 @@ tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *ou
     if (tt_glyph_cut(out, from, style) < 0)
         tt_buf_cut(out, from); /* nothing is written on failure */
     return out->st;
+}
+
+tt_status tt_point_line(const tt_point *p, tt_buf *out)
+{
+    if ((p->products & TT_PRODUCT_STATS) == 0) {
+        char number[TT_NUMBER_TEXT];
+        (void)tt_number_short(p->scalar, number);
+        return tt_buf_text(out, number);
+    }
+    const tt_facts facts = { .dtype = tt_dtype_name((tt_dtype)p->stats.dtype),
+                             .shape = p->ndim >= 0 ? p->shape : NULL,
+                             .ndim = p->ndim,
+                             .stats = &p->stats };
+    return tt_facts_line(&facts, &(tt_style){ 0 }, out);
 }

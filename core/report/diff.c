@@ -471,6 +471,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
         st = tt_fail_plain(err, TT_ENOMEM);
     if (st == TT_OK)
         st = tt_premises_add(a, b, maps, options->rename, diff, err);
+    if (st == TT_OK)
+        st = tt_fail_plain(err, tt_diff_conclude(a, b, options, diff));
     for (size_t i = 0; i < all.count; i++)
         free(all.pairs[i].gaps);
     free(all.pairs);
@@ -501,7 +503,9 @@ const char *tt_diff_site_text(const tt_diff_site *site)
 
 void tt_diff_free(tt_diff *diff)
 {
-    if (diff != NULL)
-        free(diff->sites);
+    if (diff == NULL)
+        return;
+    tt_answers_free(&diff->answers);
+    free(diff->sites);
     free(diff);
 }

@@ -65,6 +65,8 @@ int64_t tt_step_map_of(const tt_step_map *map, int64_t step);
 /* Adds what is known of inputs, shapes and types.  The sites are judged. */
 tt_status tt_premises_add(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,
                           tt_diff *diff, tt_error *err);
+/* divergence.c: adds what the comparison comes to. */
+tt_status tt_diff_conclude(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff *diff);
 /* diff.c: the site of b that this name of a means; -1: none. */
 int32_t tt_diff_partner(const tt_run *b, const char *name, const tt_rename *rename);
 

@@ -1,8 +1,9 @@
-/* ending.c -- how the ranks of a run ended: which raised first, which only followed, which are dead, missing or late.
+/* ending.c -- what became of a run: which rank raised first, which only followed, which are dead, missing or late;
+ * what is damaged, what was dropped, what can be run again.
  *
  * Exists because an exception on one rank makes collectives of the others fail, and theirs is what people see.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/buf.h"
+#include "report/answer.h"
 #include "store/run.h"
 #include "tensortap_tools.h"
 
@@ -70,21 +71,32 @@ static void list_group(const rank_end *ends, int32_t world, fate which, int32_t 
             ranks[(*count)++] = rank;
 }
 
-/* One line: "ranks 0, 2 to 3 " and what became of them. */
-static void put_line(const int32_t *ranks, size_t count, tt_buf *out, const char *one,
-                     const char *several)
-{
-    (void)tt_ranks_append(ranks, count, out);
-    (void)tt_buf_text(out, count == 1 ? one : several);
-}
-
-static void put_stop(const tt_run *run, const rank_end *ends, int32_t rank, tt_buf *out)
+/* The first line of the exception that ended a rank. */
+static const char *stop_of(const tt_run *run, const rank_end *end, tt_answers *out)
 {
     tt_run_file file = { 0 };
-    (void)tt_run_file_get(run, ends[rank].file, &file);
+    (void)tt_run_file_get(run, end->file, &file);
     const char *text = file.stopped != NULL ? file.stopped : "";
-    size_t len = strcspn(text, "\n"); /* the first line says it */
-    (void)tt_buf_printf(out, "%.*s\n", len < TEXT_MOST ? (int)len : TEXT_MOST, text);
+    size_t len = strcspn(text, "\n");
+    return tt_answers_text(out, "%.*s", len < TEXT_MOST ? (int)len : TEXT_MOST, text);
+}
+
+/* Adds an answer about ranks: "ranks 0, 2 to 3 " and what became of them, for one or for several. */
+static void add(tt_answers *out, const char *path, tt_severity severity, const char *rule,
+                const int32_t *ranks, size_t count, int64_t step, const char *one, const char *several,
+                const char *rest)
+{
+    tt_answer found = TT_ANSWER(FAULT, WARNING, .rule = rule);
+    tt_buf text = { 0 };
+    (void)tt_ranks_append(ranks, count, &text);
+    (void)tt_buf_printf(&text, "%s%s", count == 1 ? one : several, rest);
+    found.severity = severity;
+    found.sentence = tt_answers_take(out, &text);
+    found.last_step = step;
+    tt_answers_set_ranks(out, &found, ranks, count);
+    if (strcmp(rule, "missing") != 0) /* nothing of it was recorded */
+        tt_answers_next(out, &found, "tensortap show %s --rank %d", path, (int)ranks[0]);
+    tt_answers_put(out, &found);
 }
 
 /* Far behind the others, although it did not end before them. */
@@ -98,58 +110,59 @@ static bool is_late(const rank_end *end, int64_t first, int64_t last, bool is_li
            behind > (is_live ? span / 2 : span / 10);
 }
 
-static void put_lines(const tt_run *run, const rank_end *ends, int32_t world, int32_t *ranks,
-                      bool is_live, tt_buf *out)
+static void add_ranks(const tt_run *run, const rank_end *ends, int32_t world, int32_t *ranks,
+                      bool is_live, const char *path, tt_answers *out)
 {
     const tt_totals totals = tt_run_totals(run);
     int32_t cause = tt_run_stopped_first(run), first = cause >= 0 ? run->taps[cause]->rank : -1;
     size_t count;
+    const tt_severity worse = first >= 0 ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING;
     bool is_cause = first >= 0 && ends[first].fate == RAISED;
-    if (is_cause) {
-        (void)tt_buf_printf(out, "rank %d was ", (int)first);
-        put_stop(run, ends, first, out);
-    }
+    if (is_cause)
+        add(out, path, TT_SEVERITY_ERROR, "stopped", &first, 1, ends[first].last_step, " was ", "",
+            stop_of(run, &ends[first], out));
     list_group(ends, world, DEAD, ranks, &count);
     if (count > 0) {
-        put_line(ranks, count, out, " was killed or crashed", " were killed or crashed");
-        if (ends[ranks[0]].last_step >= 0)
-            (void)tt_buf_printf(out, ", the last step is %" PRId64, ends[ranks[0]].last_step);
-        (void)tt_buf_text(out, "\n");
+        int64_t last = ends[ranks[0]].last_step;
+        add(out, path, is_cause ? TT_SEVERITY_WARNING : worse, "killed", ranks, count, last,
+            " was killed or crashed", " were killed or crashed",
+            last >= 0 ? tt_answers_text(out, ", the last step is %" PRId64, last) : "");
     }
     list_group(ends, world, RAISED, ranks, &count);
     if (count > 1) {
         for (size_t i = 0, kept = 0; i < count; i++)
             if (ranks[i] != first)
                 ranks[kept++] = ranks[i];
-        put_line(ranks, count - 1, out, " raised, too: ", " raised, too; ");
-        if (count > 2)
-            (void)tt_buf_printf(out, "rank %d was ", (int)ranks[0]);
-        put_stop(run, ends, ranks[0], out);
+        const char *stop = stop_of(run, &ends[ranks[0]], out);
+        add(out, path, TT_SEVERITY_WARNING, "stopped", ranks, count - 1, ends[ranks[0]].last_step,
+            " raised, too: ", " raised, too; ",
+            count == 2 ? stop : tt_answers_text(out, "rank %d was %s", (int)ranks[0], stop));
     }
     list_group(ends, world, FOLLOWED, ranks, &count);
     if (count > 0) { /* their exceptions say that another rank is gone, or does not answer */
-        put_line(ranks, count, out, " lost contact: ", " lost contact; ");
-        if (count > 1)
-            (void)tt_buf_printf(out, "rank %d was ", (int)ranks[0]);
-        put_stop(run, ends, ranks[0], out);
+        const char *stop = stop_of(run, &ends[ranks[0]], out);
+        add(out, path, TT_SEVERITY_WARNING, "lost-contact", ranks, count, ends[ranks[0]].last_step,
+            " lost contact: ", " lost contact; ",
+            count == 1 ? stop : tt_answers_text(out, "rank %d was %s", (int)ranks[0], stop));
     }
     list_group(ends, world, MISSING, ranks, &count);
-    if (count > 0) {
-        put_line(ranks, count, out, " has no file", " have no file");
-        (void)tt_buf_printf(out, "; the job had %d ranks\n", (int)world);
-    }
+    if (count > 0)
+        add(out, path, TT_SEVERITY_WARNING, "missing", ranks, count, -1, " has no file", " have no file",
+            tt_answers_text(out, "; the job had %d ranks", (int)world));
     count = 0;
     for (int32_t rank = 0; rank < world; rank++)
         if (is_late(&ends[rank], totals.first_step, totals.last_step, is_live))
             ranks[count++] = rank;
-    if (count > 0) {
-        put_line(ranks, count, out, " is late", " are late");
-        (void)tt_buf_printf(out, ": the last step is %" PRId64 ", of others %" PRId64 "\n",
-                            ends[ranks[0]].last_step, totals.last_step);
-    }
+    if (count > 0)
+        add(out, path, TT_SEVERITY_WARNING, "late", ranks, count, ends[ranks[0]].last_step, " is late",
+            " are late",
+            tt_answers_text(out, ": the last step is %" PRId64 ", of others %" PRId64,
+                            ends[ranks[0]].last_step, totals.last_step));
 }
 
-tt_status tt_run_ending(const tt_run *run, bool (*is_live)(const char *path), tt_buf *out)
+/* Adds how the ranks of a job of several ended: the exception that was first, ranks that were killed, that lost
+ * contact, that have no file or are late. */
+static tt_status add_ending(const tt_run *run, const char *path, tt_answers *out)
 {
     int32_t world = count_ranks(run);
     if (world == 0)
@@ -165,14 +178,79 @@ tt_status tt_run_ending(const tt_run *run, bool (*is_live)(const char *path), tt
         tt_run_file file;
         if (tap->rank < 0 || ends[tap->rank].file >= 0 || tt_run_file_get(run, f, &file) < 0)
             continue; /* a process that it has forked */
-        bool is_open = !file.is_closed && is_live != NULL && is_live(file.path);
+        bool is_open = !file.is_closed && tt_file_is_written(file.path);
         goes_on |= is_open;
         ends[tap->rank] =
             (rank_end){ .fate = fate_of(&file, is_open), .file = f, .last_step = file.last_step };
     }
     if (st == TT_OK)
-        put_lines(run, ends, world, ranks, goes_on, out);
+        add_ranks(run, ends, world, ranks, goes_on, path, out);
     free(ends);
     free(ranks);
-    return st == TT_OK ? out->st : st;
+    return st;
+}
+
+/* Adds how a program of one rank ended, unless it came to its end or goes on. */
+static void add_end(const tt_run *run, tt_answers *out)
+{
+    const char *stopped = tt_run_totals(run).stopped;
+    bool is_closed = true;
+    for (int32_t f = 0; f < run->count; f++) {
+        tt_run_file file;
+        if (tt_run_file_get(run, f, &file) < 0 || file.is_closed)
+            continue;
+        if (tt_file_is_written(file.path))
+            return;
+        is_closed = false;
+    }
+    if (stopped != NULL)
+        tt_answers_put(out, &TT_ANSWER(FAULT, ERROR, .rule = "stopped",
+                                       .sentence = tt_answers_text(out, "the program was %s", stopped)));
+    else if (!is_closed)
+        tt_answers_put(out,
+                       &TT_ANSWER(FAULT, WARNING, .rule = "killed",
+                                  .sentence =
+                                      "the program did not close the run: it was killed, or it crashed; "
+                                      "at most the last half second is missing"));
+}
+
+void tt_damage_answer(const tt_run *run, const char *path, int64_t unread, tt_answers *out)
+{
+    int64_t bytes = tt_run_totals(run).damaged_bytes;
+    if (bytes <= 0 && unread <= 0)
+        return;
+    tt_answer damaged = TT_ANSWER(FAULT, ERROR, .rule = "damaged");
+    const char *word = tt_answers_run(out, run, path);
+    damaged.sentence = tt_answers_text(out, "%" PRId64 " %s of the run cannot be read",
+                                       bytes > 0 ? bytes : unread, bytes > 0 ? "bytes" : "points");
+    tt_answer_number(&damaged, "bytes", (double)bytes);
+    tt_answer_number(&damaged, "points", (double)unread);
+    tt_answers_next(out, &damaged, "tensortap check %s", word);
+    tt_answers_next(out, &damaged, "tensortap check --repair %s", word);
+    tt_answers_put(out, &damaged);
+}
+
+tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_answers *out)
+{
+    const tt_totals totals = tt_run_totals(run);
+    const char *word = tt_answers_run(out, run, path);
+    int64_t step;
+    tt_status st = add_ending(run, word, out);
+    if (count_ranks(run) == 0)
+        add_end(run, out);
+    tt_damage_answer(run, path, unread, out);
+    if (totals.dropped_events > 0)
+        tt_answers_put(out, &TT_ANSWER(FAULT, WARNING, .rule = "dropped",
+                                       .sentence = tt_answers_text(
+                                           out, "%" PRId64 " events were dropped while recording",
+                                           totals.dropped_events)));
+    if (tt_answers_find_blackbox(out, run, &step)) {
+        tt_answer box = TT_ANSWER(NOTE, NOTE, .rule = "black-box");
+        box.sentence =
+            tt_answers_text(out, "black box of step %" PRId64 ", which can be run again", step);
+        box.first_step = box.last_step = step;
+        tt_answers_next(out, &box, "tensortap replay %s", word);
+        tt_answers_put(out, &box);
+    }
+    return st < 0 ? st : out->st;
 }

@@ -42,8 +42,12 @@ typedef struct feeds {
 
 static void add_feed(feeds *f, tt_feed_kind kind, int32_t site, int64_t index)
 {
-    if (f->count < f->cap && site >= 0 && index >= 0)
-        f->out[f->count++] = (tt_feed){ .kind = kind, .site = site, .index = index };
+    tt_point p;
+    if (f->count < f->cap && site >= 0 && index >= 0 &&
+        tt_run_point(f->run, f->of->file, site, index, &p, NULL) == TT_OK) /* else it is damaged */
+        f->out[f->count++] = (tt_feed){
+            .kind = kind, .site = site, .name = tt_run_site_name(f->run, site), .index = index, .point = p
+        };
 }
 
 /* Is the point finite, or a mask, which feeds as well? */

@@ -1,6 +1,6 @@
 /* latest.c -- the latest point of a site, and which sites a report is about.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/order.h"
+#include "report/origin.h"
 #include "store/run.h"
 
 #include <math.h>
@@ -50,9 +50,16 @@ tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest 
     for (int32_t file = 0; st == TT_OK && found.file >= 0 && file < run->count; file++) {
         if (!tt_look_has_file(look, run, file))
             continue;
+        tt_point bad;
         st = tt_run_first_nonfinite(run, file, site, &index, err);
+        found.has_nonfinite |= st == TT_OK && index >= 0;
         if (st == TT_OK && index >= 0)
-            found.has_nonfinite = true;
+            st = tt_fail_plain(err, tt_origin_of_site(run, file, site, &index));
+        if (st == TT_OK && index >= 0 && tt_run_point(run, file, site, index, &bad, NULL) == TT_OK &&
+            (!found.has_bad || bad.step < found.bad_step)) {
+            found.has_bad = true;
+            found.bad_step = bad.step;
+        }
     }
     if (st == TT_OK)
         *out = found;

@@ -5,6 +5,7 @@
  * site, so that only sites which begin with a mask are scanned.  origin.c says which of them counts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
+#include "report/answer.h"
 #include "report/instant.h"
 #include "report/origin.h"
 #include "store/run.h"
@@ -158,6 +159,18 @@ static tt_status gather_site(gathered *g, int32_t file, int32_t site)
     return st;
 }
 
+tt_status tt_origin_of_site(tt_run *run, int32_t file, int32_t site, int64_t *index)
+{
+    gathered g = { .run = run };
+    tt_status st = gather_site(&g, file, site);
+    *index = -1;
+    for (size_t i = 0; i < g.count; i++)
+        if (g.items[i].badness == TT_BAD_FOR_CERTAIN)
+            *index = g.items[i].index; /* it is the last */
+    free(g.items);
+    return st;
+}
+
 /* Sets the rounds of the candidates of this step, file by file. */
 static tt_status set_rounds(gathered *g, int64_t step)
 {
@@ -305,15 +318,6 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
     return TT_OK;
 }
 
-tt_status tt_nonfinite_left_out(const tt_run *run, const tt_nonfinite *n, tt_buf *out)
-{
-    if (n->masked == 0)
-        return TT_OK;
-    return tt_buf_printf(out, "%d site%s only -Inf where masks do, such as %s; not counted",
-                         (int)n->masked, n->masked == 1 ? " holds" : "s hold",
-                         tt_run_site_name(run, n->masked_site));
-}
-
 /* ---- in words ---------------------------------------------------------------- */
 
 /* What a parameter's earlier points say of the update. */
@@ -327,7 +331,8 @@ static tt_status put_update(tt_run *run, const tt_nonfinite *n, tt_buf *out)
     return tt_buf_printf(out, "%s after step %" PRId64, tt_birth_phrase(n->birth), last.step);
 }
 
-tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out)
+/* Where it came from, as far as that was recorded: "born in the loss (backward() at ...". */
+static tt_status put_birth(tt_run *run, const tt_nonfinite *n, tt_buf *out)
 {
     const char *phrase = tt_birth_phrase(n->birth),
                *outputs = n->has_forward ? "recorded module outputs were finite"
@@ -357,7 +362,8 @@ tt_status tt_run_birth_line(tt_run *run, const tt_nonfinite *n, tt_buf *out)
     return TT_EINVAL;
 }
 
-const char *tt_nonfinite_next(const tt_nonfinite *n)
+/* What would show more than this run does; NULL: nothing that we know. */
+static const char *hint_of(const tt_nonfinite *n)
 {
     if (n->birth == TT_BIRTH_LOSS)
         return "look next at the lines that compute the loss: tensortap.flow draws them";
@@ -366,4 +372,98 @@ const char *tt_nonfinite_next(const tt_nonfinite *n)
     if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && has_stats(&n->point))
         return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
     return NULL;
+}
+
+/* ---- as an answer -------------------------------------------------------------- */
+
+static tt_status put_feeds(tt_run *run, const tt_nonfinite *n, tt_answers *among, tt_answer *out,
+                           tt_error *err)
+{
+    tt_feed *feeds = tt_answers_alloc(among, TT_FEEDS_MOST * sizeof *feeds);
+    tt_status st =
+        feeds != NULL ? tt_run_feeds(run, n, feeds, TT_FEEDS_MOST, &out->feed_count, err) : TT_ENOMEM;
+    out->feeds = feeds;
+    return st == TT_EFORMAT ? TT_OK : st; /* damaged: what can be read is there */
+}
+
+tt_status tt_origin_answer(tt_run *run, const tt_nonfinite *n, const char *path, tt_answers *among,
+                           tt_answer *out, tt_error *err)
+{
+    const tt_origin origin = tt_origin_of(n, tt_run_site_name(run, n->site));
+    const char *place = out->place;
+    tt_run_file file = { 0 };
+    tt_buf sentence = { 0 }, detail = { 0 };
+    int64_t step;
+    (void)tt_origin_say(&origin, &sentence);
+    (void)put_birth(run, n, &detail);
+    if (hint_of(n) != NULL)
+        (void)tt_buf_printf(&detail, "\n%s", hint_of(n));
+    out->sentence = tt_answers_take(among, &sentence);
+    out->detail = tt_answers_take(among, &detail);
+    tt_answers_set_site(among, out, origin.name, n->site);
+    out->place = place != NULL ? place : out->place;
+    out->first_step = out->last_step = origin.step;
+    out->call = n->point.call;
+    out->number_count = 0;
+    tt_answer_number(out, "nan", (double)origin.nan);
+    tt_answer_number(out, "inf", (double)origin.inf);
+    tt_answer_number(out, "sites", (double)origin.sites);
+    (void)tt_run_file_get(run, n->file, &file);
+    tt_answers_set_ranks(among, out, &file.rank, run->taps[0]->rank != run->taps[run->count - 1]->rank);
+    const char *word = tt_answers_run(among, run, path);
+    tt_answers_next(among, out, "tensortap stats %s %s", word, tt_answers_word(among, origin.name));
+    if (tt_answers_find_blackbox(among, run, &step))
+        tt_answers_next(among, out, "tensortap replay %s", word);
+    return put_feeds(run, n, among, out, err);
+}
+
+void tt_origin_rest(const tt_run *run, const tt_nonfinite *n, tt_answers *out)
+{
+    const tt_totals totals = tt_run_totals(run);
+    int32_t shown = tt_run_shown_count(run, NULL);
+    int64_t steps;
+    if (__builtin_sub_overflow(totals.last_step, totals.first_step, &steps) || steps == INT64_MAX)
+        steps = INT64_MAX - 1;
+    if (shown == 0)
+        tt_answers_put(out, &TT_ANSWER(NOTE, NOTE, .rule = "empty",
+                                       .sentence = "nothing has been recorded in this run"));
+    else if (n->site < 0) {
+        int32_t sites = shown - n->allowed - n->masked;
+        const char *allowed =
+            n->allowed > 0 ? tt_answers_text(out, "; %d sites were left out by --allow", (int)n->allowed)
+                           : "";
+        tt_answers_put(
+            out, &TT_ANSWER(NOTE, FINE, .rule = "finite",
+                            .sentence = tt_answers_text(
+                                out, "all values%s of %d site%s in %" PRId64 " step%s are finite%s",
+                                totals.damaged_bytes > 0 || n->unread > 0 ? " that can be read" : "",
+                                (int)sites, sites == 1 ? "" : "s", steps + 1, steps == 0 ? "" : "s",
+                                allowed)));
+    }
+    if (n->masked > 0) {
+        tt_answer masked = TT_ANSWER(NOTE, NOTE, .rule = "masked");
+        const char *name = tt_run_site_name(run, n->masked_site);
+        tt_answers_set_site(out, &masked, name, n->masked_site);
+        tt_answer_number(&masked, "sites", n->masked);
+        masked.sentence =
+            tt_answers_text(out, "%d site%s only -Inf where masks do, such as %s; not counted",
+                            (int)n->masked, n->masked == 1 ? " holds" : "s hold", name);
+        tt_answers_put(out, &masked);
+    }
+}
+
+tt_status tt_nonfinite_answer(tt_run *run, const tt_nonfinite *n, const char *path, tt_answers *out,
+                              tt_error *err)
+{
+    tt_status st = TT_OK;
+    if (n->site >= 0) {
+        tt_answer origin = TT_ANSWER(ORIGIN, ERROR, .rule = "nonfinite");
+        if (n->point.is_skipped)
+            origin.severity = TT_SEVERITY_NOTE; /* nothing was computed from it */
+        st = tt_origin_answer(run, n, path, out, &origin, err);
+        tt_answers_put(out, &origin);
+    }
+    tt_origin_rest(run, n, out);
+    tt_damage_answer(run, path, n->unread, out);
+    return st < 0 ? st : tt_fail_plain(err, out->st);
 }

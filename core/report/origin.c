@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/origin.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Classes of torch, and of others that are called like them, whose results are never masks. */
@@ -79,4 +81,40 @@ const tt_candidate *tt_origin_choose(const tt_candidate *all, size_t count)
 {
     const tt_candidate *first = choose(all, count, TT_BAD_FOR_CERTAIN);
     return first != NULL ? find_cause(all, count, first) : choose(all, count, TT_BAD_SKIPPED);
+}
+
+/* ---- in words ---------------------------------------------------------------- */
+
+tt_origin tt_origin_of(const tt_nonfinite *n, const char *name)
+{
+    const tt_point *p = &n->point;
+    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
+    return (tt_origin){ .name = name,
+                        .step = p->step,
+                        .nan = has_stats ? p->stats.nan : isnan(p->scalar),
+                        .inf = has_stats ? p->stats.posinf + p->stats.neginf : isinf(p->scalar),
+                        .sites = n->reached,
+                        .ranks = n->files,
+                        .birth = n->birth,
+                        .is_eval = p->phase == TT_PHASE_EVAL,
+                        .is_skipped = p->is_skipped,
+                        .is_number = !has_stats,
+                        .is_half = has_stats && p->stats.dtype == TT_F16 };
+}
+
+tt_status tt_origin_say(const tt_origin *o, tt_buf *out)
+{
+    (void)tt_buf_printf(out, "%s: the first %s%s at step %" PRId64 "%s%s; %s", o->name,
+                        o->nan > 0 && o->inf > 0 ? "NaN and Inf"
+                        : o->nan > 0             ? "NaN"
+                                                 : "Inf",
+                        o->is_half && o->inf > 0 ? " (float16 ends at 65504)" : "", o->step,
+                        o->is_eval ? ", in evaluation" : "",
+                        o->is_skipped ? ", in a step that a scaler skipped" : "",
+                        o->is_number ? "a number that was logged" : tt_birth_phrase(o->birth));
+    if (o->sites > 1)
+        (void)tt_buf_printf(out, "; it reached %" PRId64 " sites", o->sites);
+    if (o->ranks > 1)
+        (void)tt_buf_printf(out, "%s %" PRId64 " ranks", o->sites > 1 ? " of" : "; it reached", o->ranks);
+    return out->st;
 }

@@ -28,6 +28,19 @@ typedef struct tt_candidate {
 
 tt_badness tt_badness_of(const char *name, const char *class_name, int64_t nan, int64_t posinf,
                          int64_t neginf, bool is_skipped);
+/* What the sentence about an origin says. */
+typedef struct tt_origin {
+    const char *name;
+    int64_t step, nan, inf;
+    int64_t sites, ranks; /* that it reached */
+    tt_birth birth;
+    bool is_eval, is_skipped, is_number, is_half; /* half: float16 */
+} tt_origin;
+/* nan.c: finds the first point of a site that is not finite and counts for certain; *index is -1 if there is none. */
+tt_status tt_origin_of_site(tt_run *run, int32_t file, int32_t site, int64_t *index);
+tt_status tt_origin_say(const tt_origin *origin, tt_buf *out);
+tt_origin tt_origin_of(const tt_nonfinite *n, const char *name);
+
 /* Returns the origin; NULL: nothing counts.  Candidates of a file follow each other.  Of masked ones only a new one
  * is an origin, if a value that counts for certain follows in its step; skipped ones are if there is
  * nothing else. */

@@ -3,6 +3,7 @@
  * Exists because a layer is blamed too easily: runs that were fed other batches, have another batch size or
  * compute in another type differ everywhere, and the first layer is only where that shows first.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "report/answer.h"
 #include "report/diff.h"
 #include "store/run.h"
 
@@ -14,20 +15,14 @@
 #define RATE "learning_rate"
 #define BATCH "tensortap/batch/"
 
-const char *tt_premise_name(tt_premise_kind kind)
+/* kind: "steps", "inputs", "shapes" or "types"; site NULL: none; step -1: all. */
+static void add(tt_diff *diff, const char *kind, const char *site, int64_t step, const char *sentence)
 {
-    static const char *const names[] = { [TT_PREMISE_STEPS] = "steps",
-                                         [TT_PREMISE_INPUTS] = "inputs",
-                                         [TT_PREMISE_SHAPES] = "shapes",
-                                         [TT_PREMISE_TYPES] = "types" };
-    return names[kind];
-}
-
-static tt_premise *add(tt_diff *diff, tt_premise_kind kind, const char *site, int64_t step)
-{
-    tt_premise *premise = &diff->premises[diff->premise_count++];
-    *premise = (tt_premise){ .kind = kind, .site = site, .step = step };
-    return premise;
+    tt_answer premise = TT_ANSWER(PREMISE, WARNING, .rule = kind, .sentence = sentence);
+    if (site != NULL)
+        tt_answers_set_site(&diff->answers, &premise, site, -1);
+    premise.first_step = step;
+    tt_answers_put(&diff->answers, &premise);
 }
 
 /* ---- steps ---------------------------------------------------------------- */
@@ -70,11 +65,12 @@ tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *d
         st = read_steps(b, &out[1], err);
     if (st < 0)
         return st;
-    tt_premise *steps = add(diff, TT_PREMISE_STEPS, NULL, -1);
-    (void)snprintf(steps->text, sizeof steps->text,
-                   "the first run has %d optimizer%s and the second %d: steps are paired by those of the "
-                   "first optimizer",
-                   (int)in_a, in_a == 1 ? "" : "s", (int)in_b);
+    add(diff, "steps", NULL, -1,
+        tt_answers_text(
+            &diff->answers,
+            "the first run has %d optimizer%s and the second %d: steps are paired by those of "
+            "the first optimizer",
+            (int)in_a, in_a == 1 ? "" : "s", (int)in_b));
     return TT_OK;
 }
 
@@ -212,14 +208,13 @@ static tt_status add_inputs(tt_run *a, tt_run *b, const tt_step_map maps[2], con
             is_found = found.first >= 0;
             if (!is_found)
                 continue;
-            tt_premise *inputs = add(diff, TT_PREMISE_INPUTS, NULL, found.first);
-            int len = snprintf(inputs->text, sizeof inputs->text,
-                               "the runs were fed different inputs from step %" PRId64 " on, in %" PRId64
-                               " of %" PRId64 " compared steps",
-                               found.first, found.differing, found.compared);
-            if (are_same(&x, &y) && len > 0 && (size_t)len < sizeof inputs->text)
-                (void)snprintf(inputs->text + len, sizeof inputs->text - (size_t)len,
-                               "; they are the same batches in another order");
+            const char *sentence =
+                tt_answers_text(&diff->answers,
+                                "the runs were fed different inputs from step %" PRId64 " on, in %" PRId64
+                                " of %" PRId64 " compared steps%s",
+                                found.first, found.differing, found.compared,
+                                are_same(&x, &y) ? "; they are the same batches in another order" : "");
+            add(diff, "inputs", NULL, found.first, sentence);
         }
     }
     free(x.all);
@@ -243,15 +238,16 @@ static void add_shapes(tt_diff *diff)
     }
     if (first == NULL)
         return;
-    tt_premise *shapes = add(diff, TT_PREMISE_SHAPES, first->name, -1);
-    int len = snprintf(shapes->text, sizeof shapes->text,
-                       "shapes differ in %" PRId64 " site%s: %.200s is %s against %s", sites,
-                       sites == 1 ? "" : "s", first->name, first->shapes[0], first->shapes[1]);
-    if (points > 0 && len > 0 && (size_t)len < sizeof shapes->text)
-        (void)snprintf(shapes->text + len, sizeof shapes->text - (size_t)len,
-                       "; the numbers of %" PRId64
-                       " points with other counts of elements were not compared",
-                       points);
+    const char *left_out =
+        points > 0 ? tt_answers_text(&diff->answers,
+                                     "; the numbers of %" PRId64
+                                     " points with other counts of elements were not compared",
+                                     points)
+                   : "";
+    add(diff, "shapes", first->name, -1,
+        tt_answers_text(&diff->answers, "shapes differ in %" PRId64 " site%s: %s is %s against %s%s",
+                        sites, sites == 1 ? "" : "s", first->name, first->shapes[0], first->shapes[1],
+                        left_out));
 }
 
 static void add_types(tt_diff *diff)
@@ -267,11 +263,10 @@ static void add_types(tt_diff *diff)
     }
     if (first == NULL)
         return;
-    tt_premise *types = add(diff, TT_PREMISE_TYPES, first->name, -1);
-    (void)snprintf(types->text, sizeof types->text,
-                   "types differ in %" PRId64 " site%s: %.200s is %s against %s", sites,
-                   sites == 1 ? "" : "s", first->name, tt_dtype_name((tt_dtype)first->dtypes[0]),
-                   tt_dtype_name((tt_dtype)first->dtypes[1]));
+    add(diff, "types", first->name, -1,
+        tt_answers_text(&diff->answers, "types differ in %" PRId64 " site%s: %s is %s against %s", sites,
+                        sites == 1 ? "" : "s", first->name, tt_dtype_name((tt_dtype)first->dtypes[0]),
+                        tt_dtype_name((tt_dtype)first->dtypes[1])));
 }
 
 tt_status tt_premises_add(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,

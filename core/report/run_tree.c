@@ -381,9 +381,10 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
         if (site < 0)
             continue;
         const tt_latest *latest = &m->latest[site];
-        row->has_nonfinite |= latest->has_nonfinite;
-        if (latest->has_nonfinite && row->worst < 0)
+        if (latest->has_bad && row->worst < 0) {
             row->worst = site;
+            row->bad_step = latest->bad_step;
+        }
         if (row->sites > 0) {
             tt_stats_merge(&row->latest.stats, &latest->latest.stats);
         } else {

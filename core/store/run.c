@@ -207,6 +207,15 @@ static tt_status list_folder(tt_run *run, tt_error *err)
     return st;
 }
 
+bool tt_file_is_written(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        (void)close(fd);
+    return is_held;
+}
+
 /* Is there nothing in any file, and no writer that may still write? */
 static bool is_empty(const tt_run *run)
 {

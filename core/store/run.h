@@ -117,4 +117,8 @@ static inline void tt_stats_of_cells(const uint64_t *const *cells, size_t i, siz
 tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Finds the first point whose stats or scalar has a NaN or an infinity; *index is -1 if
+ * there is none.  The footer knows it: no scan. */
+tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index, tt_error *err);
+
 #endif

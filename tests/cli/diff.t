@@ -14,6 +14,9 @@ there rms is 0.1697 against 0.1714, off by 0.99% where rounding explains 2.4e-07
 
 WORST                           FROM STEP  AT  FIELD       A       B  OFF BY
 parameter/layers.1.attn.weight          0   0  rms    0.1697  0.1714  0.0099
+
+tensortap report a weight
+tensortap stats a parameter/layers.1.attn.weight --step 0:0
 [1]
 $ make_run changed-layer layer; tensortap diff a layer
 they diverge at step 0 in activation/layers.2.attn
@@ -22,6 +25,9 @@ there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  0.0099  1.2e-06
+
+tensortap report a layer
+tensortap stats a activation/layers.2.attn --step 0:0
 [1]
 $ make_run rounded rounded; tensortap diff a rounded
 within noise: no more than rounding
@@ -83,12 +89,16 @@ there mean is -0.1374 against -0.1388
 
 WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014
+
+tensortap report a layer
+tensortap stats a activation/layers.2.attn --step 0:0
 [1]
 $ tensortap diff a layer --only loss --json
 {"schema":1,
 "verdict":"identical",
 "first":null,
 "premises":[],
+"answers":[{"kind":"divergence","severity":"fine","rule":"identical","place":"","sentence":"identical","detail":[],"remedy":"","sites":[],"site_count":0,"first_step":-1,"last_step":-1,"call":-1,"rank":-1,"ranks":[],"numbers":{},"feeds":[],"next":[]}],
 "sites":[{"site":"loss","rank":0,"verdict":"identical","points":50,"only_a":0,"only_b":0}]}
 $ tensortap diff a layer --rtol many
 tensortap diff: --rtol takes a number from 0 on, not 'many'

@@ -86,6 +86,8 @@ point 2 of 6 in the step; 3 of 6 sites have been non-finite since
         SITE                 TYPE                                                           MIN  MAX
 here    activation/negative  ?[9223372036854775803,9223372036854775807,922337203685477580…    0    0
 fed by  activation/type      ?[9223372036854775803,9223372036854775807,922337203685477580…    1    0
+
+tensortap stats absurd activation/negative
 [1]
 $ tensortap stats absurd 'activation/huge,number'
 activation/huge  float64[9223372036854775803, 9223372036854775807, 9223372036854775807]

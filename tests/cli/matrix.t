@@ -24,6 +24,8 @@ fed by     activation/layers.1             f32[8,16]   -1.175   1.154
 fed by     activation/layers.1.mlp         f32[8,16]  -0.7811  0.7664
 parameter  parameter/layers.2.attn.weight  f32[8,16]  -0.3113  0.3054
 last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
+
+tensortap stats runs/bad activation/layers.2.attn
 [1]
 $ tensortap diff runs/good runs/other
 they diverge at step 0 in activation/layers.2.attn
@@ -32,6 +34,9 @@ there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  0.0099  1.2e-06
+
+tensortap report runs/good runs/other
+tensortap stats runs/good activation/layers.2.attn --step 0:0
 [1]
 $ tensortap check runs/bad
 runs/bad/rank0.tap  whole
@@ -80,6 +85,8 @@ fed by     activation/layers.1               31  f32[8,16]   -1.175   1.154  0.6
 fed by     activation/layers.1.mlp           31  f32[8,16]  -0.7811  0.7664  0.4328
 parameter  parameter/layers.2.attn.weight    31  f32[8,16]  -0.3113  0.3054  0.1791
 last time  activation/layers.2.attn          30  f32[8,16]  -0.7956  0.7961  0.4545
+
+tensortap stats runs/bad activation/layers.2.attn
 [1]
 $ tensortap diff runs/good runs/other
 they diverge at step 0 in activation/layers.2.attn
@@ -88,6 +95,9 @@ there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  0.0099  1.2e-06
+
+tensortap report runs/good runs/other
+tensortap stats runs/good activation/layers.2.attn --step 0:0
 [1]
 # env: COLUMNS=40
 $ tensortap ls runs
@@ -112,7 +122,8 @@ activation
    `- mlp    f32[8..  -0.5713  0.5427 ..
 $ tensortap nan runs/bad
 2 NaN in activation/layers.2.attn at step 31
-born in the forward pass; everything recorded before it was finite
+born in the forward pass; everything
+  recorded before it was finite
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE              TYPE     ..
@@ -121,6 +132,8 @@ fed by     acti..n/layers.1  f32..   -..
 fed by     acti..yers.1.mlp  f32..  -0..
 parameter  para..ttn.weight  f32..  -0..
 last time  acti..ers.2.attn  f32..  -0..
+
+tensortap stats runs/bad activation/layers.2.attn
 [1]
 # On a terminal, in colour, narrow and wide.
 # env: LC_ALL=C.UTF-8
@@ -152,6 +165,8 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mfed by^[0m     activation/layers.1.mlp         ^[36mf32[8,16]^[0m  -0.7811  0.7664
 ^[2mparameter^[0m  parameter/layers.2.attn.weight  ^[36mf32[8,16]^[0m  -0.3113  0.3054
 ^[2mlast time^[0m  activation/layers.2.attn        ^[36mf32[8,16]^[0m  -0.7956  0.7961
+
+tensortap stats runs/bad activation/layers.2.attn
 ^[1;31m2 NaN^[0m in ^[1;31mactivation/layers.2.attn^[0m at step 31
 ^[2mborn in the forward pass; everything recorded before it was finite^[0m
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m
@@ -162,19 +177,27 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mfed by^[0m     activation/layers.1.mlp           31  ^[36mf32[8,16]^[0m  -0.7811  0.7664  0.4328
 ^[2mparameter^[0m  parameter/layers.2.attn.weight    31  ^[36mf32[8,16]^[0m  -0.3113  0.3054  0.1791
 ^[2mlast time^[0m  activation/layers.2.attn          30  ^[36mf32[8,16]^[0m  -0.7956  0.7961  0.4545
+
+tensortap stats runs/bad activation/layers.2.attn
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap diff runs/good runs/other" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
-they diverge at step 0 in ^[1;31mactivation/layers.2.attn^[0m
+^[33mthey diverge at step 0 in activation/layers.2.attn^[0m
 ^[2mthere rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 
 ^[2mWORST^[0m                     ^[2mFROM STEP^[0m  ^[2mAT^[0m  ^[2mFIELD^[0m       ^[2mA^[0m       ^[2mB^[0m  ^[2mOFF BY^[0m    ^[2mFLOOR^[0m
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
-they diverge at step 0 in ^[1;31mactivation/layers.2.attn^[0m
+
+tensortap report runs/good runs/other
+tensortap stats runs/good activation/layers.2.attn --step 0:0
+^[33mthey diverge at step 0 in activation/layers.2.attn^[0m
 ^[2mthere rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 
 ^[2mWORST^[0m                     ^[2mFROM STEP^[0m  ^[2mAT^[0m  ^[2mFIELD^[0m       ^[2mA^[0m       ^[2mB^[0m  ^[2mOFF BY^[0m    ^[2mFLOOR^[0m
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
+
+tensortap report runs/good runs/other
+tensortap stats runs/good activation/layers.2.attn --step 0:0
 $ for w in 80 200; do script -qec "stty rows 12 cols $w; tensortap top --once runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m

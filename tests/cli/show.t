@@ -195,11 +195,11 @@ error    nonfinite  rank 1: activation/layers.0.mlp: the first NaN at step 7;
          born in the forward pass; it reached 14 sites
   what to do: tensortap health ranks
 
-SITE         LATEST         MIN     MAX      MEAN     STD  RMS
+SITE         LATEST         MIN     MAX  RMS
 activation
-└─ layers.0  f32[8,16]   -1.537   1.487   0.08914  0.8474  █▆▅▄▃▂▂▁  not finite
-   ├─ attn   f32[8,16]   -1.022   1.015   0.02945  0.5696  █▇▅▄▃▃▂▁
-   └─ mlp    f32[8,16]  -0.9958  0.9937  -0.02338  0.5687  █▆▅▄▃▃▂▁  nonfinite
+└─ layers.0  f32[8,16]   -1.537   1.487  █▆▅▄▃▂▂▁  not finite from step 7
+   ├─ attn   f32[8,16]   -1.022   1.015  █▇▅▄▃▃▂▁
+   └─ mlp    f32[8,16]  -0.9958  0.9937  █▆▅▄▃▃▂▁  nonfinite
 $ tensortap show ranks 'activation/layers.0*' --rank 0
 ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
 train.py --lr 0.1
@@ -215,7 +215,7 @@ tensortap: this run has no rank 7; it has ranks 0, 1
 # How it ended.
 $ make_run raised raised; tensortap show raised loss; tensortap ls raised
 raised  stopped  steps 0 to 2  36 sites  108 points  14.0 kB
-stopped by ValueError: bad luck
+the program was stopped by ValueError: bad luck
 train.py --lr 0.1
 
 SITE  LATEST        RMS

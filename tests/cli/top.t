@@ -23,8 +23,9 @@ $ tensortap top run --json | head -n 6
 $ tensortap top run --json | tail -n +7 | head -c 300
 "cost":"NaN",
 "verdict":"1 error",
+"healthy":false,
 "rules":26,
-"findings":[{"rule":"nonfinite","severity":"error","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","remedy":"'tensortap nan RUN' shows what it was computed from; look 
+"findings":[{"kind":"origin","severity":"error","rule":"nonfinite","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","detail":["born in the forward pass
 \ no newline
 # env: LC_ALL=C
 $ tensortap top run | sed -n 5,7p

@@ -1,5 +1,6 @@
 /* test_damage.c -- a damaged run file gives an error or what could be saved.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "store/run.h"
 #include "tensortap_tools.h"
 
 #include "run_folder.h"

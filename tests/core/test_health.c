@@ -70,7 +70,9 @@ static void end(story *s, tt_run *run)
 /* What the rules say of a run, as JSON. */
 static void write_findings(tt_findings *findings, tt_buf *out)
 {
-    findings->unchecked_count = 0; /* a checker does not say what it lacks */
+    findings->unchecked_count = findings->notes.count = 0; /* a checker does not say what it lacks */
+    for (size_t i = 0; i < findings->count; i++)
+        findings->items[i].next_count = 0; /* and names no commands */
     findings->rules = 0;
     findings->verdict = "";
     assert_int_equal(tt_findings_write(findings, out), TT_OK);
@@ -84,7 +86,7 @@ static void assert_rules(tt_run *run, const char *select, const char *const *ids
         fail_msg("%s", err.text);
     assert_int_equal(findings->count, count);
     for (size_t i = 0; i < count; i++)
-        assert_string_equal(findings->items[i].rule->id, ids[i]);
+        assert_string_equal(findings->items[i].rule, ids[i]);
     tt_findings_free(findings);
 }
 
@@ -110,8 +112,8 @@ static void a_file_and_a_program_that_runs_have_the_same_findings(void **state)
     assert_int_equal(tt_checker_find(s.checker, &live, &err), TT_OK);
     assert_int_equal(tt_health(run, NULL, &stored, &err), TT_OK);
     assert_int_equal(live->count, 2);
-    assert_string_equal(live->items[0].rule->id, "divergence");
-    assert_string_equal(live->items[1].rule->id, "weights-unchanged");
+    assert_string_equal(live->items[0].rule, "divergence");
+    assert_string_equal(live->items[1].rule, "weights-unchanged");
     tt_buf a = { 0 }, b = { 0 };
     write_findings(live, &a);
     write_findings(stored, &b);
@@ -227,7 +229,7 @@ static void a_loss_that_explodes_in_the_first_steps_has_diverged(void **state)
         assert_int_equal(tt_health(run, NULL, &findings, &err), TT_OK);
         assert_int_equal(findings->count, losses[i].count);
         for (size_t k = 0; k < findings->count; k++) {
-            assert_string_equal(findings->items[k].rule->id, "divergence");
+            assert_string_equal(findings->items[k].rule, "divergence");
             assert_int_equal(findings->items[k].severity, losses[i].severity);
         }
         tt_findings_free(findings);

@@ -1,5 +1,6 @@
 /* test_merge.c -- chunks that are written again as a larger one keep their numbers.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "store/run.h"
 #include "tensortap.h"
 
 #include "run_folder.h"

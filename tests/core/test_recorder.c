@@ -1,6 +1,7 @@
 /* test_recorder.c -- what goes into a recorder comes out of the run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
+#include "store/run.h"
 #include "tensortap_tools.h"
 
 #include "run_folder.h"

@@ -4,6 +4,7 @@
  * that starts with the magic is sealed again, with the body it claims.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
+#include "store/run.h"
 
 #include "base/wire.h"
 #include "store/block.h"

@@ -146,11 +146,12 @@ def test_an_answer_in_json_fits_its_schema_and_the_guide_has_every_key(
                 run.step()
     guide = GUIDE.read_text().partition("## `--json`")[2]
     point = guide.partition("A **point** has")[2].partition("\n\n")[0]
+    answer = guide.partition("An **answer** is")[2].partition("\n\n")[0]
     row = guide.partition(f"| {title} |")[2].partition("\n")[0]
     every = guide.partition("Every answer is an object")[2].partition("\n\n")[0]
     health = guide.partition("| `health --format json` |")[2].partition("\n")[0]
     row += health if "members of `health`" in row else ""
-    told = set(re.findall(r"`([a-z_0-9]+)`", every + row + point))
+    told = set(re.findall(r"`([a-z_0-9]+)`", every + row + point + answer))
     done = tensortap(*words.split(), *["--json"] * ("json" not in words), folder=tmp_path)
     answered = json.loads(done.stdout)
     assert keys_of(answered) <= told

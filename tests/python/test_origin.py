@@ -308,12 +308,12 @@ def test_a_spike_is_the_same_for_health_and_the_black_box(
     assert [one.first_step for one in found] == jumped
 
 
-def test_the_page_says_what_fed_it_in_the_words_of_nan(tmp_path: Path) -> None:
+def test_health_and_nan_say_the_same_of_what_fed_it(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 3), Calls(lambda x: x / 0))
     with tt.record(tmp_path / "run", model=model):
         model(X)
-    verdict = json.loads(tt.open(tmp_path / "run")._reader.verdict("finished"))
-    roles = {role for one in verdict for role, *_ in one.get("fed_by", [])}
-    said = tensortap("nan", "run", folder=tmp_path).stdout
-    assert roles == {"fed by"}
-    assert all(role in said for role in roles)
+    (found,) = tt.health(tmp_path / "run").errors
+    (feed,) = found.feeds
+    (fed,) = answer("nan", tmp_path, "--json")["fed_by"]
+    assert (found.kind, feed.role) == ("origin", "before")
+    assert (feed.role, feed.site, feed.step) == (fed["role"], fed["site"], fed["step"])

@@ -252,7 +252,7 @@ def test_runs_with_little_in_them_have_a_page(chromium: Any, tmp_path: Path) -> 
         page = Opened(chromium, write_page(tmp_path / name, out=tmp_path / f"{name}.html"))
         said[name] = page.text("#findings")
         page.close()
-    assert "Nothing has been recorded" in said["empty"]
+    assert "nothing has been recorded" in said["empty"]
     assert "finite" in said["one"]
     assert "finite" in said["numbers"]
     assert "NaN" in said["nan"]
@@ -295,7 +295,7 @@ def test_the_slider_at_a_finding_shows_what_the_finding_says(chromium: Any, tmp_
                 run.tensor("activation/a", np.full(4, np.nan if step >= 21_777 else 1.0))
             run.step()
     page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
-    at = page.tab.evaluate("facts.findings[0].step")
+    at = page.tab.evaluate("facts.answers[0].first_step")
     assert at == 21_777
     is_bad = page.tab.evaluate(
         """(step) => {

@@ -54,6 +54,12 @@ def test_the_rank_that_failed_comes_before_its_victims(tmp_path: Path, how: str)
         assert cause in text, command
         assert "rank 0 lost contact: stopped by " in text
         assert text.index(cause) < text.index("rank 0 lost contact")
+    faults = [one for one in tt.health(tmp_path / "run").notes if one.kind == "fault"]
+    assert [(one.rule, one.ranks) for one in faults] == [
+        ("killed" if how == "killed" else "stopped", (1,)),
+        ("lost-contact", (0,)),
+    ]
+    assert faults[0].sentence == cause
     if how == "raised":
         verdict = tt.health(tmp_path / "run", ignore=["repeated-batch"]).verdict
         assert "the program was stopped by ValueError: bad luck" in verdict

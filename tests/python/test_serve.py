@@ -83,7 +83,7 @@ def test_a_page_and_its_parts_are_those_of_the_report(server: Served, folder: Pa
     assert b'"pending":true' in page
     _, body = server.ask("block", of="deep/bad one", name="facts")
     facts = json.loads(body)
-    assert "train/loss: the first NaN at step 7" in facts["findings"][0]["text"]
+    assert "train/loss: the first NaN at step 7" in facts["answers"][0]["sentence"]
     _, body = server.ask("block", of="deep/bad one", name="0/table")
     names = [site["name"] for site in json.loads(body)["sites"]]
     got = server.data("deep/bad one", add="0/numbers/value,0/tensors/rms")
@@ -366,5 +366,5 @@ def test_a_killed_program_is_shown_as_crashed(tmp_path: Path) -> None:
         child.kill()
         child.wait()
         assert started.data("run", add="0/numbers/value")["runs"][0]["state"] == "crashed"
-        findings = json.loads(started.ask("block", of="run", name="facts")[1])["findings"]
-        assert any("killed, or it crashed" in one["text"] for one in findings)
+        answers = json.loads(started.ask("block", of="run", name="facts")[1])["answers"]
+        assert ("fault", "killed") in [(one["kind"], one["rule"]) for one in answers]

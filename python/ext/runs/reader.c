@@ -472,7 +472,6 @@ static PyMethodDef methods[] = {
     { "diff", runs_reader_diff, METH_VARARGS, "Return (verdict, first, sites, old, new)." },
     { "page", runs_reader_page, METH_VARARGS, "Return the page about the run." },
     { "health", runs_reader_health, METH_VARARGS, "Return what the rules find, as JSON." },
-    { "verdict", runs_reader_verdict, METH_O, "Return what is wrong with the run, as JSON." },
     { "info", run_info, METH_O, "Return what the writer said of itself." },
     { "notes", run_notes, METH_O, "Return (step, time, text) of all notes." },
     { "modules", run_modules, METH_O, "Return {path: class} of its modules." },

@@ -28,6 +28,5 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args);
 PyObject *runs_reader_diff(PyObject *self, PyObject *args);
 PyObject *runs_reader_page(PyObject *self, PyObject *args);
 PyObject *runs_reader_health(PyObject *self, PyObject *args);
-PyObject *runs_reader_verdict(PyObject *self, PyObject *state);
 
 #endif

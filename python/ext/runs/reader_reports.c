@@ -6,8 +6,6 @@
 #include "runs/reader.h"
 #include "tensortap_tools.h"
 
-enum { FEEDS = 16 };
-
 /* (name, class or None, nan, posinf, neginf) */
 PyObject *runs_value_is_masked(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -18,12 +16,12 @@ PyObject *runs_value_is_masked(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBool_FromLong(tt_value_is_masked(name, class_name, nan, posinf, neginf));
 }
 
-/* origin(allow) -> None or (file, site name, index, birth, order, of, reached, fed by) */
+/* origin(allow) -> None or (file, site name, index, birth, order, of, reached, together, masked, fed by) */
 PyObject *runs_reader_origin(PyObject *self, PyObject *args)
 {
     const char *allow = NULL;
     tt_nonfinite found;
-    tt_feed feeds[FEEDS];
+    tt_feed feeds[TT_FEEDS_MOST];
     tt_error err = { "" };
     tt_status st;
     size_t count = 0;
@@ -34,18 +32,18 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     st = tt_run_nonfinite(run, allow, &found, &err);
     if (st == TT_OK && found.site >= 0)
-        st = tt_run_feeds(run, &found, feeds, FEEDS, &count, &err);
+        st = tt_run_feeds(run, &found, feeds, TT_FEEDS_MOST, &count, &err);
     Py_END_ALLOW_THREADS
     if (st < 0 || found.site < 0)
         return runs_reader_leave(self, st, &err, Py_NewRef(Py_None));
     fed = PyList_New(0);
     for (size_t i = 0; fed != NULL && i < count; i++)
-        binding_list_add(&fed,
-                         Py_BuildValue("(ssL)", tt_feed_text(feeds[i].kind),
-                                       tt_run_site_name(run, feeds[i].site), (long long)feeds[i].index));
-    PyObject *result = Py_BuildValue(
-        "(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site), (long long)found.index,
-        tt_birth_text(found.birth), (long long)found.order, (long long)found.of, (int)found.reached, fed);
+        binding_list_add(&fed, Py_BuildValue("(ssL)", tt_feed_text(feeds[i].kind), feeds[i].name,
+                                             (long long)feeds[i].index));
+    PyObject *result = Py_BuildValue("(isLsLLiiiN)", (int)found.file, tt_run_site_name(run, found.site),
+                                     (long long)found.index, tt_birth_text(found.birth),
+                                     (long long)found.order, (long long)found.of, (int)found.reached,
+                                     (int)found.together, (int)found.masked, fed);
     return runs_reader_leave(self, TT_OK, NULL, result);
 }
 
@@ -108,10 +106,12 @@ static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
     for (size_t i = 0; sites != NULL && i < diff->count; i++)
         binding_list_add(&sites, describe_site(&diff->sites[i]));
     PyObject *premises = PyList_New(0); /* owned */
-    for (size_t i = 0; premises != NULL && i < diff->premise_count; i++) {
-        const tt_premise *one = &diff->premises[i];
-        binding_list_add(&premises, Py_BuildValue("(sLzs)", tt_premise_name(one->kind),
-                                                  (long long)one->step, one->site, one->text));
+    for (size_t i = 0; premises != NULL && i < diff->answers.count; i++) {
+        const tt_answer *one = &diff->answers.items[i];
+        if (one->kind == TT_ANSWER_PREMISE)
+            binding_list_add(&premises,
+                             Py_BuildValue("(sLzs)", one->rule, (long long)one->first_step,
+                                           one->site_count > 0 ? one->names[0] : NULL, one->sentence));
     }
     return Py_BuildValue("(sLNzzN)", tt_verdict_text(diff->verdict), (long long)diff->first, sites,
                          rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL,
@@ -227,21 +227,4 @@ PyObject *runs_reader_page(PyObject *self, PyObject *args)
     st = tt_page_write(&page, 1, is_private != 0, &out, &err);
     Py_END_ALLOW_THREADS
     return leave_with(self, st, &err, &out, true);
-}
-
-/* verdict(state) -> JSON text */
-PyObject *runs_reader_verdict(PyObject *self, PyObject *state)
-{
-    tt_page_run page = { .path = "", .state = PyUnicode_AsUTF8(state) };
-    tt_buf out = { 0 };
-    tt_error err = { "" };
-    tt_status st;
-    if (page.state != NULL)
-        page.run = runs_reader_enter(self);
-    if (page.run == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_page_verdict(&page, &out, &err);
-    Py_END_ALLOW_THREADS
-    return leave_with(self, st, &err, &out, false);
 }

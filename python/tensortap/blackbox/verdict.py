@@ -1,11 +1,14 @@
-"""What became of a replay, for people.
+"""What became of a replay: an answer, and its lines.
 
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
+
+from tensortap.answers.finding import Finding, Severity
 
 Result = dict[str, Any]
 TWO_MINUTES = 120.0  # seconds
@@ -19,6 +22,33 @@ VERDICTS = {
     "transient": ("not reproduced, so the fault was transient (hardware or a race)", 1),
     "unplayable": ("not replayable", 3),
 }
+
+
+#: How grave a verdict is: the fault is there, it may come again, nothing is known.
+SEVERITIES: dict[str, Severity] = {
+    **dict.fromkeys(("bits", "noise", "compiled"), "error"),
+    **dict.fromkeys(("unreproduced", "transient"), "warning"),
+    "unplayable": "note",
+}
+
+
+def conclude(result: Result, run: str) -> Finding:
+    """Return what became of a replay of *run* as an answer."""
+    sentence, *detail = describe(result)
+    has_more = result["verdict"] == "unreproduced" and not result.get("from_start")
+    step = result.get("step", -1)
+    return Finding(
+        rule=str(result.get("cause", result["verdict"])),
+        severity=SEVERITIES[result["verdict"]],
+        sentence=sentence,
+        kind="fault",
+        first_step=step,
+        last_step=step,
+        rank=result.get("rank", -1),
+        ranks=(result["rank"],) if result.get("rank", -1) >= 0 else (),
+        detail=tuple(detail),
+        next=(f"tensortap replay --from-start {shlex.quote(run)}",) if has_more else (),
+    )
 
 
 def describe(result: Result) -> list[str]:

@@ -27,7 +27,7 @@ import tensortap
 from tensortap import _core
 from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import Replayer, run_eagerly
-from tensortap.blackbox.verdict import VERDICTS, describe
+from tensortap.blackbox.verdict import VERDICTS, conclude
 from tensortap.commands.run import Watcher, supervise
 from tensortap.operators import origin_report
 from tensortap.runs.program import MASK, hash_of
@@ -56,7 +56,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
         code = replay(options, *words)
     except (Unplayable, file.DamagedError) as error:
         result = {"verdict": "unplayable", "reason": str(error)}
-        print_result(result, "json" in options)
+        print_result(result, words[0], "json" in options)
         code = VERDICTS["unplayable"][1]
     except FileNotFoundError as error:
         print(f"tensortap: {error}", file=sys.stderr)
@@ -103,7 +103,7 @@ def replay(options: dict[str, str], run: str, *command: str) -> int:
     program = facts[0]["program"]
     if program.get("hash") not in (None, hash_of(str(program.get("file")))):
         result["changed"] = program.get("file")
-    print_result(result, "json" in options)
+    print_result(result, run, "json" in options)
     return VERDICTS[result["verdict"]][1]
 
 
@@ -240,13 +240,16 @@ def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
 # ---- what came of it
 
 
-def print_result(result: dict[str, Any], is_json: bool) -> None:
+def print_result(result: dict[str, Any], run: str, is_json: bool) -> None:
     """Print the verdict and what else is known."""
+    answer = conclude(result, run)
     if is_json:
-        print(json.dumps({"schema": SCHEMA, **result}))
+        print(json.dumps({"schema": SCHEMA, **result, "answers": [answer.to_dict()]}))
     else:
-        for line in describe(result):
+        for line in (answer.sentence, *answer.detail):
             print(wrapped(line))
+        for command in answer.next:
+            print(command)
 
 
 def wrapped(line: str) -> str:

@@ -11,7 +11,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from tensortap.findings.finding import Finding, Findings, UnhealthyError
-from tensortap.findings.judge import assert_healthy, health
+from tensortap.answers.finding import Finding, Findings, UnhealthyError
+from tensortap.answers.judge import assert_healthy, health
 
 __all__ = ["Finding", "Findings", "UnhealthyError", "assert_healthy", "health"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tensortap import _core
 from tensortap.files.chrome import Span, chrome_trace
 from tensortap.files.whole import whole_file
 from tensortap.operators import origin
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from tensortap.operators.mode import Mode
     from tensortap.operators.origin import Origin
-    from tensortap.runs.record import Recording
 
 
 def ops(
@@ -189,7 +189,7 @@ class OperatorLog:
             "notes": self.notes,
         }
 
-    def to_run(self, run: Recording) -> None:
+    def to_run(self, run: _core.Recorder) -> None:
         """Record the statistics of all results in a run.
 
         The sites are `operator/<module>/<operator>:<file>:<line>`; what one line does several

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import html
 import itertools
-import json
 import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensortap import _core
+from tensortap.answers.finding import COLORS as COLORS_OF
+from tensortap.answers.finding import Findings
 from tensortap.runs import arrays
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 # Eight colours for lines (Okabe and Ito), which the colour-blind can tell apart.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6bb1")
-SIGNS = ("●", "✓", "◆", "▲")  # of findings, by weight
-MOODS = ("#5b6470", "#00694f", "#8a5a00", "#b3005e")
+ALARM = COLORS_OF["error"]
 WIDTH, HEIGHT, LEFT, BOTTOM = 420, 150, 62, 22
 MOST_CURVES = 6
 MOST_LINES = len(COLORS)
@@ -61,8 +61,7 @@ class Plot:
 def summary(run: Run, reader: _core.RunReader) -> str:
     """Return the verdict and the curves as HTML, for a notebook; of a damaged run what is wrong."""
     try:
-        findings: list[dict[str, Any]] = json.loads(reader.verdict(run.state))
-        items = "".join(_finding(one) for one in sorted(findings, key=lambda one: -one["weight"]))
+        items = Findings.read(reader.health(None, None, None, None))._repr_html_()
         names = sorted(run.names(), key=lambda name: "loss" not in name.lower())
         fields = ((name, _curve(reader, name)) for name in names)
         some = itertools.islice(((name, field) for name, field in fields if field), MOST_CURVES)
@@ -109,15 +108,6 @@ def _lines(run: Run, name: str, field: str) -> list[Line]:
     return lines[:MOST_LINES]
 
 
-def _finding(one: dict[str, Any]) -> str:
-    weight = one["weight"]
-    detail = "".join(f"<div style='opacity:.75'>{_text(text)}</div>" for text in one["detail"])
-    return (
-        f"<div style='border-left:4px solid {MOODS[weight]};padding:2px 8px;margin:4px 0'>"
-        f"<b style='color:{MOODS[weight]}'>{SIGNS[weight]}</b> {_text(one['text'])}{detail}</div>"
-    )
-
-
 def _text(text: str) -> str:
     return html.escape(_core._escape(text))
 
@@ -159,7 +149,7 @@ def draw(title: str, lines: list[Line]) -> str:
         for at in sorted({round(x_of(step)) for step in bad}):
             parts.append(
                 f"<rect x='{at - 1}' y='{HEIGHT - BOTTOM - 7}' width='3' height='7'"
-                f" fill='{MOODS[3]}'/>"
+                f" fill='{ALARM}'/>"
             )
     labels = [
         (LEFT, 12, "start", title),

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from tensortap.answers.guard import Guard
     from tensortap.blackbox.box import Box
-    from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Grads, OnNonFinite
 
 MOST_SHOWN = 3  # names in a repr
@@ -148,7 +148,7 @@ class Recording(_core.Recorder):
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
         if self.box is not None:
-            from tensortap.findings import UnhealthyError
+            from tensortap.answers.finding import UnhealthyError
 
             is_rule = isinstance(error, UnhealthyError)
             self.box.program_ended(error, "health" if is_rule else "exception")
@@ -297,7 +297,7 @@ def record(
         run.box = box
         box.open(run, folder, (rank, world_size), program.command())
     if health is not None:
-        from tensortap.findings.guard import Guard
+        from tensortap.answers.guard import Guard
 
         Steps.of(run).guard = run.guard = Guard(run, health, allow)
     process.enter(run)

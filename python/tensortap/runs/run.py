@@ -64,6 +64,8 @@ class NonFinite(NamedTuple):
     reached: int  # sites that have been non-finite since, this one too
     stats: Stats | None  # None: a number
     fed_by: tuple[Fed, ...]
+    together: int  # gradients that became so with it and were read together; 0: it was the first
+    masked: int  # sites that hold only -Inf where masks do: not counted
 
 
 @dataclass(frozen=True)
@@ -246,14 +248,16 @@ class Run:
         found = self._reader.origin(allow)
         if found is None:
             return None
-        file, name, index, birth, order, of, reached, feeds = found
+        file, name, index, birth, order, of, reached, together, masked, feeds = found
         step, _, call, _, _, _, _, _, stats, _ = self._point(file, name, index)
         fed = []
         for role, other, at in feeds:
             point = self._point(file, other, at)
             fed.append(Fed(role, other, point[0], point[8]))
         rank = self.files[file].rank
-        return NonFinite(name, step, call, rank, birth, order, of, reached, stats, tuple(fed))
+        return NonFinite(
+            name, step, call, rank, birth, order, of, reached, stats, tuple(fed), together, masked
+        )
 
     def _point(self, file: int, name: str, index: int) -> tuple[Any, ...]:
         return self._reader.point(file, self._reader.find(name), index)

@@ -27,8 +27,8 @@ from tensortap.private.optimizers import scale_tensor_of, stepping_scaler
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
+    from tensortap.answers.guard import Guard
     from tensortap.blackbox.box import Box
-    from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Watched
 
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal
 
-from tensortap.findings.finding import Finding, Findings, UnhealthyError
+from tensortap.answers.finding import Finding, Findings, UnhealthyError
 
 if TYPE_CHECKING:
     from tensortap import _core

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
-from tensortap.findings.finding import Findings, UnhealthyError
+from tensortap.answers.finding import Findings, UnhealthyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-/* answer.c -- what a server sends of a page: columns from a cursor on, and texts.
+/* response.c -- what a server sends of a page: columns from a cursor on, and texts.
  *
  * Columns have the layout that `report` embeds; docs/ARCHITECTURE.md describes it.
  * SPDX-License-Identifier: Apache-2.0 */
