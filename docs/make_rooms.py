@@ -3,8 +3,8 @@
     python docs/make_rooms.py            draw it again
     python docs/make_rooms.py --check    exit 1 if it would show other arrows now
 
-Reads the includes of C files and the imports of Python files.  Needs pygraphviz to draw; the
-check needs the standard library alone.
+Reads the includes and calls of C files, and the imports and public names of Python files.
+Needs pygraphviz to draw; the check needs the standard library alone.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -37,8 +37,9 @@ Edges = set[tuple[str, str]]
 
 
 def uses() -> Edges:
-    """Return (folder, folder that it includes or imports) for all folders of the product."""
+    """Return (folder, folder that it uses) for all folders of the product."""
     found: Edges = set()
+    homes = layers.public_homes(ROOT)
     for path in layers.files(ROOT):
         place = path.parent.as_posix()
         if path.suffix in {".c", ".h"} and re.match(r"(core|cli|python/ext)/\w", place):
@@ -49,11 +50,10 @@ def uses() -> Edges:
                     found.add((place, f"{home}/{own[2].split('/')[0]}"))
         elif path.suffix == ".py" and place.startswith("python/tensortap/"):
             tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-            for _, module, names in layers.own_imports(tree):
-                parts = module.split(".")
-                targets = {parts[1]} if len(parts) > 1 else set(names)
-                for target in targets & set(layers.PACKAGES):
-                    found.add((place, f"python/tensortap/{target}"))
+            for _, target in layers.used_packages(tree, homes):
+                found.add((place, f"python/tensortap/{target}"))
+    for path, _, folder, _ in layers.core_calls(ROOT):
+        found.add((path.parent.as_posix(), f"core/{folder}"))
     return {(user, used) for user, used in found if user != used}
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 PUBLIC = ("tensortap.h", "tensortap_tools.h")  # include/, for every folder
 
-# Folder of the core -> the folders whose headers it may include, besides its own.
+# Folder of the core -> the folders that it may use, besides its own: include their headers, or
+# call their functions, whichever header declares these.
 BELOW = {
     "os": set(),
     "base": {"os"},
@@ -30,10 +31,10 @@ BELOW = {
     "site": {"base"},
     "store": {"os", "base", "tensor", "summary", "site"},
     "record": {"os", "base", "tensor", "summary", "site", "store"},
-    "format": {"os", "base", "tensor"},
+    "format": {"os", "base", "tensor", "summary"},
     "report": {"base", "tensor", "summary", "site", "store", "format"},
     "health": {"base", "tensor", "summary", "site", "store", "report"},
-    "page": {"base", "tensor", "summary", "site", "store", "format", "report"},
+    "page": {"base", "tensor", "summary", "site", "store", "format", "report", "health"},
 }
 
 # The same for the program; headers of cli itself (command.h) are for all of its folders.
@@ -58,7 +59,8 @@ EXT_BELOW = {
     **dict.fromkeys(("flow", "track", "trace", "monitor", "spy", "operators"), SHARED),
 }
 
-# Package of python/tensortap -> the packages that it may import, besides its own and _core.
+# Package of python/tensortap -> the packages that it may use, besides its own and _core: import
+# them, or names of theirs from tensortap itself.
 FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
 QUARANTINE = {"private", "compiled"}  # private names of torch stand here
 PACKAGES = {
@@ -69,12 +71,17 @@ PACKAGES = {
     "compiled": {"private", "devices", "files"},
     "analysis": QUARANTINE,
     "models": {"devices", "files", *QUARANTINE},
-    "findings": {"models", "display"},
-    "blackbox": {"models", "files", *QUARANTINE},
-    "runs": {"models", "display", "files", "devices", "findings", "blackbox", *QUARANTINE},
+    "answers": set(),
+    "blackbox": {"models", "files", "answers", *QUARANTINE},
+    "operators": {"analysis", "models", "display", "files", "devices", *QUARANTINE},
+    "runs": {
+        *("models", "display", "files", "devices", "answers", "blackbox", "operators"),
+        *QUARANTINE,
+    },
+    "findings": {"models", "answers", "runs"},
     **{
         name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
-        for name in FRONT_ENDS
+        for name in FRONT_ENDS - {"operators"}
     },
     "commands": {"models", "display", "files", "blackbox", "runs", *QUARANTINE, *FRONT_ENDS},
 }
@@ -218,6 +225,40 @@ def check_includes(root: Path) -> Iterator[str]:
                 yield f"{place}:{line}: {wrong}"
 
 
+DEFINED = re.compile(r"(?m)^[a-z][\w \*]*?\b(tt_\w+)\([^;{}]*?\)\n\{")
+NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
+
+
+def core_calls(root: Path) -> Iterator[tuple[Path, int, str, str]]:
+    """Yield (file, line number, folder, name) of each call of another folder of the core."""
+    texts = {
+        path: NO_CODE.sub(
+            lambda found: "\n" * found[0].count("\n"), (root / path).read_text("utf-8")
+        )
+        for path in files(root)
+        if path.parts[0] == "core" and path.suffix in {".c", ".h"} and len(path.parts) > 2
+    }
+    homes = {
+        name: path.parts[1]
+        for path, text in texts.items()
+        if path.suffix == ".c"
+        for name in DEFINED.findall(text)
+    }
+    for path, text in texts.items():
+        for found in re.finditer(r"\btt_\w+", text):
+            home = homes.get(found[0], path.parts[1])
+            if path.suffix == ".c" and home != path.parts[1]:
+                yield path, text.count("\n", 0, found.start()) + 1, home, found[0]
+
+
+def check_calls(root: Path) -> Iterator[str]:
+    """Yield functions that a folder of the core may not call, also through the public headers."""
+    for path, line, home, name in core_calls(root):
+        folder = path.parts[1]
+        if home not in BELOW.get(folder, set()):
+            yield f"{path.as_posix()}:{line}: {name}: {folder} may not use {home}"
+
+
 def declared(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line number, name) of the functions and types that a header declares."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -252,6 +293,29 @@ def own_imports(tree: ast.AST) -> Iterator[tuple[int, str, list[str]]]:
                     yield node.lineno, alias.name, []
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tensortap":
             yield node.lineno, node.module or "", [alias.name for alias in node.names]
+
+
+def public_homes(root: Path) -> dict[str, str]:
+    """Return the package of each name that tensortap itself has."""
+    path = root / "python/tensortap/__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+    homes = {}
+    for _, module, names in own_imports(tree):
+        parts = module.split(".")
+        homes.update({name: parts[1] if len(parts) > 1 else name for name in names})
+    return homes
+
+
+def used_packages(tree: ast.AST, homes: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Yield (line number, package) of each use of a package: an import, or a name of tensortap."""
+    for line, module, names in own_imports(tree):
+        parts = module.split(".")
+        targets = {parts[1]} if len(parts) > 1 else {homes.get(name, name) for name in names}
+        yield from ((line, target) for target in sorted(targets & set(PACKAGES)))
+    for node in ast.walk(tree):
+        is_name = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "tensortap"
+        if is_name and homes.get(node.attr) in PACKAGES:
+            yield node.lineno, homes[node.attr]
 
 
 def reached_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -312,15 +376,13 @@ def check_packages(root: Path) -> Iterator[str]:
     for path, tree in trees.items():
         private.setdefault(path.parent.name, set()).update(private_names(tree))
     shared = private["tensortap"]  # those of _core, which all packages may use
+    homes = public_homes(root)
     for path, tree in trees.items():
         package = path.parts[2] if len(path.parts) > 3 else ""
         elsewhere = set().union(*private.values()) - private[path.parent.name] - shared
-        for line, module, names in own_imports(tree):
-            parts = module.split(".")
-            targets = {parts[1]} if len(parts) > 1 else set(names)
-            for target in sorted(targets & set(PACKAGES)):
-                if package and target not in {package, *PACKAGES.get(package, set())}:
-                    yield f"{path.as_posix()}:{line}: {package} may not use {target}"
+        for line, target in used_packages(tree, homes):
+            if package and target not in {package, *PACKAGES.get(package, set())}:
+                yield f"{path.as_posix()}:{line}: {package} may not use {target}"
         for line, name in [*reached_names(tree), *reached_members(tree, elsewhere)]:
             what = f"{name} is private to another module; share a public name"
             yield f"{path.as_posix()}:{line}: {what}"
@@ -452,6 +514,7 @@ def check_symbols(listing: str) -> Iterator[str]:
 
 CHECKS = (
     check_includes,
+    check_calls,
     check_prefixes,
     check_packages,
     check_quarantine,

@@ -79,7 +79,7 @@ class Layers(unittest.TestCase):
             "core/tensor/new.c", '#include "summary/digest.h"\n', "tensor may not use summary"
         )
         self.assert_caught(
-            "core/format/new.c", '#include "summary/digest.h"\n', "format may not use summary"
+            "core/site/new.c", '#include "summary/digest.h"\n', "site may not use summary"
         )
         self.assert_caught(
             "core/site/new.c", '#include "tensor/walk.h"\n', "site may not use tensor"
@@ -87,6 +87,26 @@ class Layers(unittest.TestCase):
         self.assert_caught(
             "core/record/new.c", '# include  "format/npy.h"\n', "not a header of core"
         )
+
+    def test_calls_through_the_public_headers_are_seen(self) -> None:
+        planted = {
+            "core/health/rules.c": "tt_status tt_health(tt_run *run)\n{\n    return 0;\n}\n",
+            "core/report/new.c": "void ask(tt_run *run)\n{\n    tt_health(run); /* fine */\n}\n",
+        }
+        self.assertEqual(
+            self.violations(**planted),
+            ["core/report/new.c:3: tt_health: report may not use health"],
+        )
+
+    def test_names_of_tensortap_itself_are_seen_where_they_come_from(self) -> None:
+        planted = {
+            "python/tensortap/__init__.py": "from tensortap.runs.run import Run\n",
+            "python/tensortap/files/new.py": "import tensortap\ntensortap.Run()\n",
+        }
+        said = ["python/tensortap/files/new.py:2: files may not use runs"]
+        self.assertEqual(self.violations(**planted), said)
+        planted["python/tensortap/files/new.py"] = "from tensortap import Run\n"
+        self.assertEqual(self.violations(**planted), [said[0].replace(":2:", ":1:")])
 
     def test_the_program_and_the_extension_know_the_public_header_alone(self) -> None:
         self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not a header of cli")
