@@ -9,14 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tensortap.compiled.module_call import GRAPHS
-from tensortap.private.modules import children_of, inside, parameters_of, slot_of
+from tensortap.private.modules import (
+    COMPILED,
+    children_of,
+    inside,
+    parameters_of,
+    slot_of,
+    wrapper_of,
+)
 
 if TYPE_CHECKING:
     import torch
 
 #: What to do about what is not seen inside a compiled graph.
 RUN_EAGERLY = 'torch.compiler.set_stance("force_eager") runs it as it is written'
-CALLED = {"OptimizedModule"}  # a torch that hides compiled modules shows the wrapper alone
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
@@ -27,15 +33,24 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def walk(
-    module: torch.nn.Module, path: str = "", seen: set[int] | None = None
+    module: torch.nn.Module,
+    path: str = "",
+    seen: set[int] | None = None,
+    *,
+    with_wrappers: bool = False,
 ) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Yield (name without wrappers, module, is called), each once."""
+    """Yield (name without wrappers, module, whether its calls are seen), each once.
+
+    A wrapper has the name of what it wraps.  It is left out unless asked for, or unless its calls
+    are all that a torch shows of a compiled module.
+    """
     seen = set() if seen is None else seen
     is_seen = True
     while (inner := inside(module)) is not None:
-        if type(module).__name__ in CALLED and not GRAPHS.works():
-            yield path, module, True
-            is_seen = False
+        is_all = wrapper_of(module) == COMPILED and not GRAPHS.works()
+        if is_all or with_wrappers:
+            yield path, module, is_all
+        is_seen = is_seen and not is_all
         module = inner
     if id(module) in seen:
         return
@@ -43,7 +58,8 @@ def walk(
     yield path, module, is_seen
     for key, child in children_of(module).items():
         if child is not None:
-            yield from walk(child, f"{path}.{key}" if path else key, seen)
+            name = f"{path}.{key}" if path else key
+            yield from walk(child, name, seen, with_wrappers=with_wrappers)
 
 
 def can_run(module: torch.nn.Module) -> bool:
@@ -58,7 +74,7 @@ def is_compiled(module: torch.nn.Module) -> bool:
     slot = slot_of(module)
     if type(slot).__name__ == "ModuleTap":  # ours; what was there before is in it
         slot = slot.inner
-    return slot is not None or type(module).__name__ == "OptimizedModule"
+    return slot is not None or wrapper_of(module) == COMPILED
 
 
 def is_in_graph(module: torch.nn.Module) -> bool:

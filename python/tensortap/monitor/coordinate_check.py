@@ -18,7 +18,7 @@ from torch.nn.functional import layer_norm
 
 from tensortap import _core
 from tensortap.models import forward
-from tensortap.models.modules import RUN_EAGERLY, is_in_graph
+from tensortap.models.modules import RUN_EAGERLY, is_in_graph, unwrapped
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.reference_module import Copies
@@ -134,7 +134,7 @@ class RefinedCoordinateCheck:
         """Watch every module but the root; return those modules by name."""
         found = {}
         for name, module, is_called in names.modules(root, self.monitor.format_module_name_fn):
-            if is_called and module is not root and not self.monitor._is_name_excluded(name):
+            if is_called and module is not unwrapped(root) and not self.monitor._is_name_excluded(name):
                 consumer.add(module, name)
                 found[name] = module
         return found

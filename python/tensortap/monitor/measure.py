@@ -253,10 +253,7 @@ class Measure:
             return self._parameters
         monitor = self.monitor
         assert monitor.module is not None
-        formatted = names.formatter(monitor.module, monitor.format_module_name_fn)
-        self._parameters = [
-            (raw, formatted(raw), p) for raw, p in monitor.module.named_parameters()
-        ]
+        self._parameters = list(names.parameters(monitor.module, monitor.format_module_name_fn))
         self._of_parameters = {prefix: [] for prefix in KINDS_OF_PARAMETERS}
         rows = []
         for raw, name, parameter in self._parameters:
@@ -301,8 +298,8 @@ class Measure:
         reference = self.monitor.reference_module
         if reference is None or not self.monitor._metrics["parameter_difference"]:
             return
-        formatted = names.formatter(reference, self.monitor.format_module_name_fn)
-        others = {formatted(raw): other for raw, other in reference.named_parameters()}
+        found = names.parameters(reference, self.monitor.format_module_name_fn)
+        others = {name: other for _, name, other in found}
         for name in {name for _, name, _ in parameters} - set(others):
             self.monitor._warn(f"parameter {name} is not in the reference module")
         self._call_all(DIFFERENCE, "parameter difference", lambda parameter: parameter, others)

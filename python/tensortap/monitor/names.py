@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tensortap.models.modules import can_run
-from tensortap.private.modules import PREFIXES
+from tensortap.models.modules import can_run, named_parameters, walk
+from tensortap.private.modules import WRAPPERS
 
 ROOT = "[root module]"
+PREFIXES = set(WRAPPERS.values()) - {"module"}  # which a module of the user's may be called
 
 
 def default_format_module_name_fn(name: str) -> str:
@@ -36,30 +37,21 @@ def default_format_module_name_fn(name: str) -> str:
     return name
 
 
-def is_ddp(module: torch.nn.Module) -> bool:
-    """Return whether this is a DistributedDataParallel object."""
-    return any(kind.__name__ == "DistributedDataParallel" for kind in type(module).__mro__)
-
-
-def formatter(root: torch.nn.Module, format_fn: Callable[[str], str]) -> Callable[[str], str]:
-    """Return the function from raw names below this root to those in keys."""
-    if not is_ddp(root):
-        return format_fn
-
-    def without_ddp(name: str) -> str:
-        return format_fn("" if name == "module" else name.removeprefix("module."))
-
-    return without_ddp
-
-
 def modules(
     root: torch.nn.Module, format_fn: Callable[[str], str]
 ) -> Iterator[tuple[str, torch.nn.Module, bool]]:
     """Yield (formatted name, module, whether to look at its calls).
 
-    A list of modules has none, and what the root only wraps has those of the root.
+    A list of modules has none, and a wrapper has those of what it wraps.
     """
-    formatted = formatter(root, format_fn)
-    inside = {"module"} if is_ddp(root) else set(PREFIXES)
-    for name, module in root.named_modules():
-        yield formatted(name), module, can_run(module) and name not in inside
+    for name, module, is_called in walk(root, with_wrappers=True):
+        yield format_fn(name), module, is_called and can_run(module)
+
+
+def parameters(
+    root: torch.nn.Module, format_fn: Callable[[str], str]
+) -> Iterator[tuple[str, str, torch.nn.Parameter]]:
+    """Yield (name as torch gives it, formatted name, parameter)."""
+    plain = {id(parameter): name for name, parameter in named_parameters(root).items()}
+    for raw, parameter in root.named_parameters():
+        yield raw, format_fn(plain.get(id(parameter), raw)), parameter

@@ -43,9 +43,11 @@ WRAPPERS = {
     "DataParallel": "module",
     "OptimizedModule": "_orig_mod",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "_FabricModule": "_forward_module",
+    "DeepSpeedEngine": "module",
 }
-#: Parts of names of modules that wrappers add; the first is DeepSpeed's and Lightning's.
-PREFIXES = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
+PACKAGES = {"torch", "lightning", "lightning_fabric", "deepspeed"}  # that define them
+COMPILED = "OptimizedModule"
 
 UNWRAPPING = Capability(
     "name modules as they are called without DDP, FSDP and torch.compile around them",
@@ -53,13 +55,19 @@ UNWRAPPING = Capability(
 )
 
 
-def inside(module: Any) -> Any:
-    """Return the module that a wrapper of torch wraps; None if this is not a wrapper."""
+def wrapper_of(module: Any) -> str | None:
+    """Return which of WRAPPERS a module is; None if it is none."""
     for kind in type(module).__mro__:
-        if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
-            is_complete = bool(children_of(module))  # else its __init__ goes on
-            return _wrapped(module, WRAPPERS[kind.__name__]) if is_complete else None
+        if kind.__name__ in WRAPPERS and kind.__module__.partition(".")[0] in PACKAGES:
+            return kind.__name__
     return None
+
+
+def inside(module: Any) -> Any:
+    """Return the module that a wrapper wraps; None if this is not a wrapper."""
+    wrapper = wrapper_of(module)
+    is_complete = wrapper is not None and bool(children_of(module))  # else its __init__ goes on
+    return _wrapped(module, WRAPPERS[wrapper]) if wrapper is not None and is_complete else None
 
 
 @UNWRAPPING.guards(otherwise=None)

@@ -28,7 +28,7 @@ from tensortap.files.locks import make_lock
 from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.private.autograd import LOSS
 from tensortap.private.meshes import offloads_gradients
-from tensortap.private.modules import parameters_of
+from tensortap.private.modules import parameters_of, wrapper_of
 from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
 from tensortap.runs.places import Places
@@ -199,7 +199,7 @@ class Watched:
         self._model = ref(model)
         self._notes: set[str] = set()  # those that were written
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
-        wrappers = {type(module).__name__ for module in model.modules()}
+        wrappers = {wrapper_of(module) for module in model.modules()}
         self._is_ddp = "DistributedDataParallel" in wrappers
         self._is_fsdp = "FullyShardedDataParallel" in wrappers  # its parts are plain tensors
         self.names = [name for name, _, _ in parameters]

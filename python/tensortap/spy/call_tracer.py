@@ -134,11 +134,13 @@ class CallTracer(BaseDebugger):
 
     register_hooks = BaseDebugger.register_modules
 
-    def _register(self, path: str, module: torch.nn.Module) -> None:
+    def _register(self, path: str, module: torch.nn.Module, is_called: bool) -> None:
         if self.get_module_path(module) != UNKNOWN:  # registered again, perhaps by another path
             self._log.remove(module)
             self.hooks = [handle for handle in self.hooks if not handle.is_of(module)]
-        super()._register(path, module)
+        super()._register(path, module, is_called)
+        if not is_called:
+            return
         self._log.add(module, path)
         self.hooks.append(HookHandle(self._log, module))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
+from tensortap.models.modules import walk
+
 if TYPE_CHECKING:
     import torch
 
@@ -75,6 +77,8 @@ class BaseDebugger:
     ) -> None:
         """Register the modules of a model under their paths; the model itself is "root".
 
+        What wraps a module (DDP, FSDP, torch.compile) has its path.
+
         Args:
             model: The model.
             target_classes: Register only modules of these classes.
@@ -92,16 +96,16 @@ class BaseDebugger:
             classes = tuple(target_classes)
         wanted = [""] if target_names is None else _listed(target_names)
         unwanted = _listed(exclude_names or ())
-        for name, module in model.named_modules():
-            path = str(name) or ROOT
+        for name, module, is_called in walk(model, with_wrappers=True):
+            path = name or ROOT
             if (
                 isinstance(module, classes)
                 and any(text in path for text in wanted)
                 and not any(text in path for text in unwanted)
             ):
-                self._register(path, module)
+                self._register(path, module, is_called)
 
-    def _register(self, path: str, module: torch.nn.Module) -> None:
+    def _register(self, path: str, module: torch.nn.Module, is_called: bool) -> None:
         self.module_paths[id(module)] = path
         self._modules[id(module)] = ref(module)
 

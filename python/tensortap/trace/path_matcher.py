@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tensortap.models.modules import can_run, is_compiled
+from tensortap.models.modules import can_run, is_compiled, walk
 from tensortap.private.modules import buffers_of, children_of, inside, parameters_of
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
@@ -66,16 +66,16 @@ class PathMatcher:
     # ---- modules
 
     def _unwrap(self, module: torch.nn.Module, name: str, is_root: bool = False) -> torch.nn.Module:
-        """Return what DDP, DataParallel or torch.compile wrap."""
-        if inside(module) is None and is_compiled(module) and name not in self.compiled:
-            self.compiled.append(name)  # module.compile()
-        while (inner := inside(module)) is not None:
-            if type(module).__name__ == "OptimizedModule":
+        """Return what wrappers wrap; note what is compiled, and who is called as the root."""
+        while True:
+            if is_compiled(module) and name not in self.compiled:
                 self.compiled.append(name)
+            inner = inside(module)
+            if inner is None:
+                return module
             if is_root:
                 self._listen(module, "").is_root = True
             module = inner
-        return module
 
     def _listen(self, module: torch.nn.Module, name: str) -> Listened:
         return self.listened.setdefault(id(module), Listened(module, name))
@@ -183,7 +183,7 @@ def is_hidden(code: types.CodeType) -> bool:
 
 def known_names(root: torch.nn.Module) -> Iterator[str]:
     """Yield modules, their functions, and the locals of those."""
-    for name, module in root.named_modules():
+    for name, module, _ in walk(root):
         if name and can_run(module):
             yield name
         for function in _functions(module, STAR):
