@@ -48,6 +48,8 @@ static PyMethodDef functions[] = {
       "List (key, value) of what a container or dataclass holds; None for anything else." },
     { "_plain_locals", FAST(binding_plain_locals),
       "Return the locals of a frame that are numbers, booleans or short texts." },
+    { "_owner", FAST(binding_owner_number),
+      "Return whose a code object or a file of this name is, as a number of Owner." },
     { "copy_tensor", FAST(binding_copy_tensor),
       "Copy a tensor as it is now; make(tensor) copies what is not a plain tensor on the CPU.\n"
       "cache: a dict; a copy that somebody still holds is returned again, unless fresh." },
@@ -179,6 +181,7 @@ static int core_clear(PyObject *module)
         calls_state_clear(state->calls);
     Py_CLEAR(state->spy_entered);
     Py_CLEAR(state->spy_method);
+    binding_forget_folders(state);
     return 0;
 }
 

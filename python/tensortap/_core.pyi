@@ -562,7 +562,6 @@ class TrackLog:
     def __new__(
         cls,
         logger: Any,
-        own: str,
         runs: list[Any],
         look: Callable[[Any], tuple[bool, bool]],
         show: Callable[[str], None],
@@ -590,7 +589,6 @@ class Tracker:
         cls,
         log: TrackLog,
         names: tuple[str, ...],
-        excluded: tuple[str, ...],
         roots: set[CodeType],
         tolerance: tuple[float, float] | None,  # rtol, atol
         /,
@@ -600,6 +598,7 @@ class Tracker:
     def adopt(self, line: int, /) -> None: ...
 
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
+def _owner(code_or_file: CodeType | str, /) -> int: ...  # an Owner of display/session.py
 def _plain_locals(frame: FrameType, /) -> dict[str, bool | int | float | str]: ...
 def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...
 def children(

@@ -57,6 +57,9 @@ struct binding_state {
     struct calls_state *calls;          /* owned; of the source of module calls */
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */
     PyObject *spy_entered, *spy_method; /* owned; the variable of spy_save; "_save" */
+    struct {
+        char *ours, *torch, *python; /* owned; with a slash; NULL until asked for */
+    } folders;                       /* of owner.c */
 };
 
 extern struct PyModuleDef binding_module; /* of extension.c */
@@ -89,6 +92,21 @@ int binding_read_arguments(const char *function, Py_ssize_t wanted, const bindin
 
 /* module.attribute.attribute: imports the module.  New reference, or NULL with an exception. */
 PyObject *binding_import(const char *module, const char *attributes);
+
+/* ---- code ---------------------------------------------------------------- */
+
+/* Whose code it is; Owner in display/session.py has the same numbers. */
+typedef enum binding_owner {
+    BINDING_OWNER_PROGRAM, /* the user's: also what was typed, and cells of notebooks */
+    BINDING_OWNER_PACKAGE, /* something that was installed */
+    BINDING_OWNER_PYTHON,  /* its library, and what that generates */
+    BINDING_OWNER_TORCH,
+    BINDING_OWNER_OURS,
+} binding_owner;
+
+binding_owner binding_owner_of(binding_state *state, PyCodeObject *code);
+void binding_forget_folders(binding_state *state);
+BINDING_FUNCTION(binding_owner_number);
 
 /* ---- results ------------------------------------------------------------- */
 

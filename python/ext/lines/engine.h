@@ -150,7 +150,6 @@ struct lines_source {
                            frames that name it share */
     PyObject *analyse;    /* owned; tensortap.analysis.table.packed_table */
     PyObject *threading;  /* owned; the module */
-    PyObject *own_folder; /* owned; tensortap's, with a slash */
     uint64_t own_errors;  /* ours, not a consumer's */
     PyObject *own_error;  /* owned or NULL; text of the first */
     struct lines_driver *driver; /* owned; of settrace.c or monitoring.c */

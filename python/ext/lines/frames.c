@@ -22,17 +22,12 @@ bool lines_code_is_comprehension(PyCodeObject *code)
     return false;
 }
 
-static bool is_own(const lines_source *source, PyCodeObject *code)
-{
-    return PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
-}
-
 static void ask_consumers(lines_source *source, lines_code *known)
 {
     uint64_t generation = source->generation; /* another thread may change it meanwhile */
     uint32_t mask = 0;
-    bool is_open =
-        !known->is_refused && !lines_code_is_comprehension(known->code) && !is_own(source, known->code);
+    bool is_open = !known->is_refused && !lines_code_is_comprehension(known->code) &&
+                   binding_owner_of(source->core, known->code) != BINDING_OWNER_OURS;
     for (uint32_t left = is_open ? source->mask : 0; left != 0; left &= left - 1) {
         int id = lines_first(left);
         const lines_consumer_slot *slot = &source->consumers[id];

@@ -92,9 +92,7 @@ static int find_modules(lines_source *source)
 {
     source->analyse = binding_import("tensortap.analysis.table", "packed_table");
     source->threading = source->analyse != NULL ? binding_import("threading", "") : NULL;
-    source->own_folder =
-        source->threading != NULL ? binding_import("tensortap.display.session", "OURS") : NULL;
-    return source->own_folder != NULL ? 0 : -1;
+    return source->threading != NULL ? 0 : -1;
 }
 
 /* Instructions and frames of another Python may mean something else: wrong answers are worse
@@ -214,7 +212,6 @@ void lines_source_free(lines_source *source)
     }
     Py_CLEAR(source->threading);
     Py_CLEAR(source->analyse);
-    Py_CLEAR(source->own_folder);
     Py_CLEAR(source->own_error);
     PyMem_Free(source);
 }

@@ -45,23 +45,12 @@ static base_frame *backward_of_others(const runs_watch *self)
     return found;
 }
 
-static bool is_library(base_frame *at)
-{
-    static const char *const marks[] = { "/lib/python3", "/site-packages/", "/dist-packages/",
-                                         "<frozen " };
-    const char *file = PyUnicode_AsUTF8(base_frame_code(at)->co_filename);
-    for (size_t i = 0; file != NULL && i < sizeof marks / sizeof *marks; i++)
-        if (strstr(file, marks[i]) != NULL)
-            return true;
-    PyErr_Clear();
-    return file == NULL;
-}
-
 /* The line that called backward(), or that called the library that did: "train.py:34"; owned, or NULL. */
-static PyObject *name_of_caller(base_frame *backward)
+static PyObject *name_of_caller(binding_state *state, base_frame *backward)
 {
     base_frame *at = base_frame_back(backward), *program = at;
-    while (program != NULL && is_library(program))
+    while (program != NULL &&
+           binding_owner_of(state, base_frame_code(program)) != BINDING_OWNER_PROGRAM)
         program = base_frame_back(program);
     if (program == NULL)
         program = at;
@@ -137,7 +126,7 @@ int runs_watch_note_loss(runs_watch *self)
         if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)) ||
             (is_staged && has_gradient(self, at, i)))
             break;
-        if (i == 0 && (name = name_of_caller(at)) != NULL)
+        if (i == 0 && (name = name_of_caller(self->state, at)) != NULL)
             tag.site = runs_watch_site(self, "loss", name);
         calls_consumer_take_error(&self->consumer);
         if (tag.site < 0)

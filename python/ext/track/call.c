@@ -12,22 +12,17 @@
 
 /* ---- who called --------------------------------------------------------------- */
 
-static bool begins_with(PyObject *path, PyObject *prefix)
-{
-    return PyUnicode_Tailmatch(path, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
-}
-
 /* The nearest frame from `at` outwards that is not tensortap's own. */
-static base_frame *find_user(base_frame *at, PyObject *own)
+static base_frame *find_user(base_frame *at, binding_state *state)
 {
-    while (at != NULL && begins_with(base_frame_code(at)->co_filename, own))
+    while (at != NULL && binding_owner_of(state, base_frame_code(at)) == BINDING_OWNER_OURS)
         at = base_frame_back(at);
     return at;
 }
 
-base_frame *track_call_user_frame(PyObject *own)
+base_frame *track_call_user_frame(binding_state *state)
 {
-    return find_user(base_frame_running(), own);
+    return find_user(base_frame_running(), state);
 }
 
 /* The two frames by which torch calls every forward: they would take the places of
@@ -42,9 +37,9 @@ static bool is_module_call(PyCodeObject *code)
            strcmp(path + len - strlen(tail), tail) == 0;
 }
 
-static base_frame *find_caller(base_frame *at, PyObject *own)
+static base_frame *find_caller(base_frame *at, binding_state *state)
 {
-    while ((at = find_user(at, own)) != NULL && is_module_call(base_frame_code(at)))
+    while ((at = find_user(at, state)) != NULL && is_module_call(base_frame_code(at)))
         at = base_frame_back(at);
     return at;
 }
@@ -65,7 +60,7 @@ const char *track_call_file(base_frame *at)
 /* "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)" */
 static void put_callers(tt_buf *text, track_log *log)
 {
-    base_frame *at = find_caller(base_frame_running(), log->own);
+    base_frame *at = find_caller(base_frame_running(), log->state);
     if (at == NULL) {
         (void)tt_buf_text(text, "?");
         return;
@@ -73,7 +68,7 @@ static void put_callers(tt_buf *text, track_log *log)
     track_put_str(text, base_frame_code(at)->co_name);
     (void)tt_buf_text(text, ":");
     (void)tt_buf_int(text, line_of(at));
-    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(base_frame_back(at), log->own)) {
+    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(base_frame_back(at), log->state)) {
         (void)tt_buf_text(text, i > 0 ? " <- " : " (");
         (void)tt_buf_text(text, track_call_file(at));
         (void)tt_buf_text(text, ":");
@@ -84,10 +79,10 @@ static void put_callers(tt_buf *text, track_log *log)
 
 PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *own = ((track_log *)self)->own; /* borrowed */
+    binding_state *state = ((track_log *)self)->state;
     PyObject *rows = PyList_New(0);           /* owned */
-    base_frame *at = find_user(base_frame_running(), own);
-    for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), own)) {
+    base_frame *at = find_user(base_frame_running(), state);
+    for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), state)) {
         PyCodeObject *code = base_frame_code(at);
         binding_list_add(&rows, Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(at)));
     }

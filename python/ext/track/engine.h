@@ -66,7 +66,6 @@ void track_description_keep(track_description *one, PyObject *obj);
 typedef struct track_log {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *logger;                   /* owned, as those below; whose handlers get the lines too */
-    PyObject *own;                      /* prefix of files that are no callers: tensortap's */
     PyObject *runs;                     /* list of open recorders, the innermost last */
     PyObject *look;                     /* callable: (is_terminal, is_colored) of a stream */
     PyObject *show;   /* callable: prints lines on a terminal, or on a difficult stream */
@@ -105,8 +104,8 @@ PyObject *track_call_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 PyObject *track_call_stop(PyObject *self, PyObject *args);
 PyObject *track_call_yields(PyObject *self, PyObject *args);
 PyObject *track_call_stack(PyObject *self, PyObject *none);
-base_frame *track_call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
-const char *track_call_file(base_frame *at);      /* its name without folders */
+base_frame *track_call_user_frame(binding_state *state); /* the innermost that is not ours, or NULL */
+const char *track_call_file(base_frame *at);             /* its name without folders */
 
 /* key: of the line source, for the change that flow tells of too; 0: none */
 void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,

@@ -19,7 +19,6 @@ typedef struct tracker {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *log;                      /* owned, as those below; a track_log */
     PyObject *names;                    /* tuple of str */
-    PyObject *excluded;                 /* tuple of prefixes of file names */
     PyObject *roots;                    /* set of code objects */
     PyObject *file;                     /* or NULL; of the root that was entered last */
     track_tolerance tolerance;
@@ -203,11 +202,8 @@ static void on_leave(void *context, const lines_event *event)
 static bool selects(void *context, PyCodeObject *code, int *Py_UNUSED(first), int *Py_UNUSED(last))
 {
     const tracker *self = context;
-    bool is_excluded = false;
-    for (Py_ssize_t i = 0; !is_excluded && i < PyTuple_GET_SIZE(self->excluded); i++)
-        is_excluded = PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->excluded, i), 0,
-                                          PY_SSIZE_T_MAX, -1) == 1;
-    return !is_excluded || PySet_Contains(self->roots, (PyObject *)code) == 1;
+    return binding_owner_of(self->state, code) == BINDING_OWNER_PROGRAM ||
+           PySet_Contains(self->roots, (PyObject *)code) == 1;
 }
 
 /* ---- the class ------------------------------------------------------------------ */
@@ -217,14 +213,14 @@ static tracker *tracker_of(PyObject *self)
     return (tracker *)self;
 }
 
-/* Tracker(log, names, excluded, roots, tolerance): the last is (rtol, atol) or None. */
+/* Tracker(log, names, roots, tolerance): the last is (rtol, atol) or None. */
 static PyObject *tracker_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     binding_state *state = PyType_GetModuleState(type);
-    PyObject *log, *names, *excluded, *roots, *tolerance; /* borrowed */
+    PyObject *log, *names, *roots, *tolerance; /* borrowed */
     track_tolerance given = { 0 };
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O:Tracker", state->track_log_type, &log, &PyTuple_Type, &names,
-                          &PyTuple_Type, &excluded, &PySet_Type, &roots, &tolerance))
+    if (!PyArg_ParseTuple(args, "O!O!O!O:Tracker", state->track_log_type, &log, &PyTuple_Type, &names,
+                          &PySet_Type, &roots, &tolerance))
         return NULL;
     given.is_given = tolerance != Py_None;
     if (given.is_given && !PyArg_ParseTuple(tolerance, "dd;rtol and atol", &given.rtol, &given.atol))
@@ -237,7 +233,6 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     self->tolerance = given;
     self->log = Py_NewRef(log);
     self->names = Py_NewRef(names);
-    self->excluded = Py_NewRef(excluded);
     self->roots = Py_NewRef(roots);
     return (PyObject *)self;
 }
@@ -277,7 +272,7 @@ static PyObject *tracker_adopt(PyObject *self, PyObject *line)
     long number = PyLong_AsLong(line);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    base_frame *at = track_call_user_frame(((track_log *)tracker_of(self)->log)->own);
+    base_frame *at = track_call_user_frame(tracker_of(self)->state);
     if (at != NULL)
         look_at_all(tracker_of(self), at, number, false);
     Py_RETURN_NONE;

@@ -5,17 +5,15 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tensortap import _core
+from tensortap.display.session import Owner, owner_of
 
 MOST_FRAMES = 16
 MOST_VARIABLES = 64  # of a frame
-LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class Variable(NamedTuple):
@@ -28,17 +26,14 @@ class Variable(NamedTuple):
 
 
 def variables() -> list[Variable]:
-    """Return the plain variables of the frames outside of torch and tensortap, the inner first."""
-    import torch
-
-    ours = (PACKAGE, os.path.dirname(torch.__file__) + os.sep, "<frozen ")
+    """Return the plain variables of the program's frames and of packages, the inner first."""
     found: list[Variable] = []
     frame = sys._getframe(1)
     frames = 0
     while frame is not None and frames < MOST_FRAMES:
-        file = frame.f_code.co_filename
-        if not file.startswith(ours):
+        if owner_of(frame.f_code) <= Owner.PACKAGE:
             frames += 1
+            file = frame.f_code.co_filename
             plain = list(_core._plain_locals(frame).items())[:MOST_VARIABLES]
             found += [Variable(file, frame.f_lineno, name, value) for name, value in plain]
         frame = frame.f_back  # type: ignore[assignment]
@@ -48,7 +43,7 @@ def variables() -> list[Variable]:
 def changed(then: Iterable[Any], now: Iterable[Variable]) -> list[tuple[Variable, Variable]]:
     """Return the variables that both have with other values; *then* is as a file has them.
 
-    Those of libraries are returned only if the program itself has none.
+    Those of packages are returned only if the program itself has none.
     """
     known = {(one.file, one.name): one for one in reversed(list(now))}
     pairs = []
@@ -59,5 +54,5 @@ def changed(then: Iterable[Any], now: Iterable[Variable]) -> list[tuple[Variable
             new is not None and new.value != old.value and old.value == old.value
         ):  # NaN: not a change
             pairs.append((old, new))
-    own = [pair for pair in pairs if not any(mark in pair[0].file for mark in LIBRARIES)]
+    own = [pair for pair in pairs if owner_of(pair[0].file) is Owner.PROGRAM]
     return own or pairs

@@ -26,6 +26,7 @@ import tensortap
 from tensortap import _core
 from tensortap.compiled import dynamo
 from tensortap.compiled.hooks import unseen
+from tensortap.display.session import Owner, owner_of
 from tensortap.files.imports import when_imported
 from tensortap.models import living
 from tensortap.models.modules import unwrapped
@@ -272,7 +273,7 @@ def clean(error: BaseException) -> types.TracebackType | None:
         del entries[0]
     if not entries:
         return None
-    if isinstance(error, KeyboardInterrupt) or not entries[-1][0].startswith(PACKAGE):
+    if isinstance(error, KeyboardInterrupt) or owner_of(entries[-1][0]) is not Owner.OURS:
         entries = without_hooks(entries)
     for (_, entry), (_, below) in itertools.pairwise(entries):
         entry.tb_next = below
@@ -282,12 +283,10 @@ def clean(error: BaseException) -> types.TracebackType | None:
 
 def without_hooks(entries: list[Entry]) -> list[Entry]:
     """Remove our functions that torch or an import called: around a closure, or at Ctrl-C."""
-    file = getattr(sys.modules.get("torch"), "__file__", None)
-    torch = os.path.dirname(file) + os.sep if file else None
     kept: list[Entry] = []
     for name, entry in entries:
-        hooked = torch is not None and kept != [] and kept[-1][0].startswith(torch)
-        if not (name in (__file__, *AROUND) or (hooked and name.startswith(PACKAGE))):
+        hooked = kept != [] and owner_of(kept[-1][0]) is Owner.TORCH
+        if not (name in (__file__, *AROUND) or (hooked and owner_of(name) is Owner.OURS)):
             kept.append((name, entry))
             continue
         while kept and kept[-1][0].startswith(

@@ -11,18 +11,7 @@ import os
 import tempfile
 from types import CodeType
 
-from tensortap.display import session
-
-#: Code without a file that the interpreter or a package generated.
-MADE = (
-    "<frozen ",
-    "<eval_with_key>",
-    "<__array_function__",
-    "<attrs",
-    "<decorator-gen",
-    "<@beartype",
-    "<lambdifygenerated",
-)
+from tensortap.display.session import Owner, owner_of
 
 EVERY_LINE = (0, 2**31 - 1)
 
@@ -34,8 +23,6 @@ class Selection:
         """Select nothing yet."""
         self.root = ""
         self.only: tuple[str, int, int] | None = None
-        folders = map(os.path.realpath, session.library_folders())
-        self._installed = tuple(folder + os.sep for folder in folders)
 
     def enter(self, folder: str) -> bool:
         """Select the files under *folder*; return whether that changed anything."""
@@ -59,28 +46,22 @@ class Selection:
             name, first, last = self.only
             is_it = file == name or (not _is_typed(file) and self._real(file) == name)
             return (first, last) if is_it else None
-        if _is_made_for_a_class(code):
-            return None
-        return EVERY_LINE if _is_under(self.root, file, self._installed) else None
+        is_wanted = owner_of(code) is Owner.PROGRAM and _is_under(self.root, file)
+        return EVERY_LINE if is_wanted else None
 
     def _real(self, file: str) -> str:
         return os.path.realpath(os.path.join(self.root, file))
 
 
 @functools.lru_cache(maxsize=4096)  # a file has many code objects, and the disk is asked
-def _is_under(root: str, file: str, installed: tuple[str, ...]) -> bool:
-    """Return whether a file is below *root*, and not in one of the folders *installed*."""
-    if file.startswith("<"):
-        return not file.startswith(MADE)
-    if _is_cell(file):
+def _is_under(root: str, file: str) -> bool:
+    """Return whether a file of the program is below *root*, or was typed."""
+    if _is_typed(file):
         return True
     path = os.path.normpath(os.path.join(root, file))
     real = os.path.realpath(os.path.join(root, file))
-    parts = {*path.split(os.sep), *real.split(os.sep)}
-    if not parts.isdisjoint(("site-packages", "dist-packages")):
-        return False
     is_under = path.startswith(root) or real.startswith(root)  # a link is here too
-    return is_under and not real.startswith(installed)
+    return is_under and owner_of(path) is Owner.PROGRAM and owner_of(real) is Owner.PROGRAM
 
 
 def _is_cell(file: str) -> bool:
@@ -92,10 +73,3 @@ def _is_cell(file: str) -> bool:
 
 def _is_typed(file: str) -> bool:
     return file.startswith("<") or _is_cell(file)
-
-
-def _is_made_for_a_class(code: CodeType) -> bool:
-    """Return whether dataclasses or namedtuple generated this code, which has no file either."""
-    if code.co_filename != "<string>":
-        return False
-    return code.co_qualname.startswith("__create_fn__") or code.co_varnames[:1] == ("_cls",)

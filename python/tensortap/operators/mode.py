@@ -8,7 +8,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import sysconfig
 from types import CodeType
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ import torch
 
 from tensortap import _core
 from tensortap.compiled.dynamo import count_graphs
+from tensortap.display.session import Owner, owner_of
 from tensortap.models.modules import named_parameters, unwrapped, walk
 from tensortap.operators.operator import ITEM_BY_ITEM
 from tensortap.private.autograd import RUN_BACKWARD, module_call_codes
@@ -36,9 +36,6 @@ OVERWRITE = {
 }  # fmt: skip
 
 _torch = os.path.dirname(torch.__file__) + os.sep
-_ours = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_python = sysconfig.get_path("stdlib") + os.sep
-_packages = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _kinds = {
     os.path.join(_torch, *path): kind
     for path, kind in (
@@ -73,20 +70,15 @@ def describe(func: Any) -> tuple[int, int, tuple[str, ...]]:
 
 def classify(code: CodeType) -> int:
     """Return whose code it is."""
-    file = code.co_filename
+    owner = owner_of(code)
     if code in _module_calls:
         return MODULE
-    if file.startswith(_torch):
-        if code.co_name == RUN_BACKWARD:
-            return BACKWARD
-        for begin, kind in _kinds.items():
-            if file.startswith(begin):
-                return kind
-        return TORCH
-    if any(part in file for part in _packages):
-        return TORCH if file.startswith(_ours) else PACKAGE
-    is_generated = file == "<string>" and code.co_name.startswith("__")  # of a dataclass
-    return TORCH if is_generated or file.startswith((_ours, _python, "<frozen ")) else PROGRAM
+    if owner <= Owner.PACKAGE:
+        return PROGRAM if owner is Owner.PROGRAM else PACKAGE
+    if owner is Owner.TORCH and code.co_name == RUN_BACKWARD:
+        return BACKWARD
+    begins = (kind for begin, kind in _kinds.items() if code.co_filename.startswith(begin))
+    return next(begins, TORCH)
 
 
 class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-call]

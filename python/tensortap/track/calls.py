@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from time import perf_counter
 from typing import Any, TypeVar
 
-from tensortap.display import session
 from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -343,8 +342,3 @@ def fstack(func: F) -> F:
         return func(*args, **kwargs)
 
     return functools.wraps(func)(wrapper)  # type: ignore[return-value]
-
-
-def user_prefixes() -> tuple[str, ...]:
-    """Return how the names of files begin whose code is not the user's."""
-    return (*session.library_folders(), "<frozen")

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from tensortap import _core
 from tensortap.display import session
-from tensortap.track.calls import Described, Watching, user_prefixes, words, wrap
+from tensortap.display.session import Owner, owner_of
+from tensortap.track.calls import Described, Watching, words, wrap
 from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,7 +92,7 @@ class _Names(Watching):
         if self.tracker is None:
             if self.root is not None:
                 self.roots.add(self.root)
-            self.tracker = _core.Tracker(log, left, user_prefixes(), self.roots, self.tolerance)
+            self.tracker = _core.Tracker(log, left, self.roots, self.tolerance)
         self.tracker.depth = depth
         self.tracker.start()
         _active.trackers.append(self)
@@ -223,7 +224,6 @@ class _Lines(Watching):
 
     def __init__(self, root: CodeType | None) -> None:
         self.root = root
-        self.excluded = user_prefixes()
         self.depths: dict[int, int] = {}
         self.depth = 0
         self.watch: _core.LineWatch | None = None
@@ -247,7 +247,7 @@ class _Lines(Watching):
         self.watch = None
 
     def _select(self, code: CodeType) -> bool:
-        return code is self.root or not code.co_filename.startswith(self.excluded)
+        return code is self.root or owner_of(code) is Owner.PROGRAM
 
     def _enter(self, event: Any) -> None:
         if event.is_resumed and event.frame in self.depths:
