@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tensortap import _core
 from tensortap.display.blocks import folded
+from tensortap.models.modules import ROOT
 from tensortap.operators.operator import IN_GRAPH, Operand, Operator
 from tensortap.operators.origin import loss_of
 
@@ -212,7 +213,7 @@ def table_text(rows: list[Operator]) -> str:
             numbers += f"  {bad_text(result, 'elements')}" if result.bad else ""
         elif row.results:
             numbers = row.results[0].kind
-        place = "-" if row.module is None else row.module or "(model)"
+        place = "-" if row.module is None else row.module or ROOT
         verdict = "intended" if row.intended and row.verdict == "created" else row.verdict
         cells.append((row.name, row.line, place, row.phase, numbers, verdict))
     widths = [max(len(line[i]) for line in cells) for i in range(5)]

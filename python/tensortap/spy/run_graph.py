@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tensortap.models.modules import ROOT
 from tensortap.runs.arrays import SCALAR, latest
 from tensortap.runs.run import reader_of
 from tensortap.spy.digraph import Digraph
 from tensortap.spy.trace_graph import Node, construct_graph
 
 PREFIX = "activation/"
-WHOLE = "(root)"  # what a run calls the model itself
 NONFINITE = ("nan", "posinf", "neginf")
 ADDED = ("nan", "size", "time")  # summed over a module's outputs; otherwise the largest is taken
 MOST_OUTPUTS = 3  # in a box
@@ -105,7 +105,7 @@ def _tree(run: Any) -> Node:
     tree = ModuleNode("")
     roots: dict[str, ModuleNode] = {}
     for path in (*classes, *(label for depth, label, *_ in rows if depth == 1)):
-        if path.endswith(WHOLE) and path not in roots:
+        if path.endswith(ROOT) and path not in roots:
             roots[path] = _add(tree, path, -1, classes.get(path))
     above = [(tree, "")]  # at each depth: the node, and of an output its name
     for order, (depth, label, kind, is_output, width, sites) in enumerate(rows):
@@ -119,7 +119,7 @@ def _tree(run: Any) -> Node:
         elif depth == 1 and label in roots:
             node, output = roots[label], ""
         else:
-            parent = roots.get(label[: label.find(":") + 1] + WHOLE, tree) if depth == 1 else node
+            parent = roots.get(label[: label.find(":") + 1] + ROOT, tree) if depth == 1 else node
             node, output = _add(parent, label, order, kind), ""
             node.indices = set(map(str, range(width))) if width > 1 else set()
             node.count = len(node.indices)
@@ -191,7 +191,7 @@ def _is_of(name: str, path: str) -> bool:
     """Return whether a site is one of a module's parameters or gradients."""
     owner, dot, _ = name.partition("/")[2].rpartition(".")
     own = owner if dot else name.partition("/")[2].rpartition(":")[0]
-    return not name.startswith(PREFIX) and (own if dot else f"{own}:{WHOLE}".lstrip(":")) == path
+    return not name.startswith(PREFIX) and (own if dot else f"{own}:{ROOT}".lstrip(":")) == path
 
 
 def _legend(run: Any, color: str) -> str:
