@@ -145,6 +145,9 @@ static int core_exec(PyObject *module)
     state->slice_type = summary_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
+    state->open_runs = PyList_New(0);
+    if (state->open_runs == NULL || PyModule_AddObjectRef(module, "_open_runs", state->open_runs) < 0)
+        return -1;
     state->calls = calls_state_create();
     if (state->calls == NULL || spy_init(module, state) < 0)
         return -1;
@@ -163,6 +166,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     BINDING_TYPE_MAP(X)
 #undef X
     Py_VISIT(state->slice_type);
+    Py_VISIT(state->open_runs);
     Py_VISIT(state->spy_entered);
     return tensor_torch_visit(&state->torch, visit, arg);
 }
@@ -179,6 +183,7 @@ static int core_clear(PyObject *module)
     tensor_torch_clear(&state->torch);
     if (state->calls != NULL)
         calls_state_clear(state->calls);
+    Py_CLEAR(state->open_runs);
     Py_CLEAR(state->spy_entered);
     Py_CLEAR(state->spy_method);
     binding_forget_folders(state);

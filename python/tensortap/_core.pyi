@@ -98,7 +98,6 @@ class Flow:
     def __new__(
         cls,
         select: Callable[[CodeType], tuple[int, int] | None],
-        runs: list[Any],  # open recorders; changes go to the last one
     ) -> Flow: ...
     def set(
         self,
@@ -116,7 +115,9 @@ class Flow:
     def copy(self) -> Flow: ...
     def clear(self, copy: Flow = ..., /) -> None: ...
     is_on: Final[bool]
-    def places(self) -> list[tuple[str, CodeType, int, bool, ref[Any] | None]]: ...
+    def places(
+        self,
+    ) -> list[tuple[str, CodeType, int, bool, ref[Any] | None, tuple[int, ...], str]]: ...
     def dot(
         self,
         looks: list[tuple[str, str, int]],
@@ -524,7 +525,6 @@ class PathTracer:
         gather: Callable[[list[int]], object],
         lists: Callable[[int, str], tuple[list[int], list[Any]]],
         copies: dict[Any, Any],
-        runs: list[Any],
         groups: list[tuple[int, int, int, int, bool]],
         paths: int,
         wide: bool,
@@ -562,7 +562,6 @@ class TrackLog:
     def __new__(
         cls,
         logger: Any,
-        runs: list[Any],
         look: Callable[[Any], tuple[bool, bool]],
         show: Callable[[str], None],
         keep: Callable[[str], None],
@@ -598,6 +597,8 @@ class Tracker:
     def adopt(self, line: int, /) -> None: ...
 
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
+_open_runs: list[Any]  # of runs/process.py
+
 def _owner(code_or_file: CodeType | str, /) -> int: ...  # an Owner of display/session.py
 def _plain_locals(frame: FrameType, /) -> dict[str, bool | int | float | str]: ...
 def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...

@@ -56,6 +56,7 @@ struct binding_state {
     bool is_device_forced;              /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
     struct calls_state *calls;          /* owned; of the source of module calls */
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */
+    PyObject *open_runs;                /* owned; list of runs/open_run.c, the innermost last */
     PyObject *spy_entered, *spy_method; /* owned; the variable of spy_save; "_save" */
     struct {
         char *ours, *torch, *python; /* owned; with a slash; NULL until asked for */

@@ -10,16 +10,15 @@ static flow_object *flow_of(PyObject *self)
 
 static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "select", "runs", NULL };
-    PyObject *select, *runs; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Flow", keywords, &select, &PyList_Type, &runs))
+    static char *keywords[] = { "select", NULL };
+    PyObject *select; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Flow", keywords, &select))
         return NULL;
     flow_object *self = (flow_object *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = PyType_GetModuleState(type);
     self->select = Py_NewRef(select);
-    self->runs = Py_NewRef(runs);
     self->consumer = -1;
     self->options = (tt_sample_options){ .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
     (void)flow_chart_limit(&self->chart, 12); /* takes no memory yet */
@@ -93,7 +92,7 @@ static PyObject *flow_off(PyObject *self, PyObject *Py_UNUSED(none))
 static PyObject *flow_copy(PyObject *self, PyObject *Py_UNUSED(none))
 {
     PyObject *copy = PyObject_CallFunctionObjArgs((PyObject *)Py_TYPE(self), flow_of(self)->select,
-                                                  flow_of(self)->runs, NULL); /* owned */
+                                                  NULL); /* owned */
     if (copy != NULL && flow_chart_copy(&flow_of(self)->chart, &flow_of(copy)->chart) < 0) {
         Py_CLEAR(copy);
         PyErr_NoMemory();
@@ -113,6 +112,12 @@ static PyObject *flow_clear(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *shape_of(const flow_node *node)
+{
+    const summary_facts *facts = &node->sight.value.facts;
+    return binding_shape_tuple(facts->shape, facts->ndim);
+}
+
 static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
 {
     const flow_chart *chart = &flow_of(self)->chart;
@@ -122,9 +127,10 @@ static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
     if (order != NULL)
         flow_chart_sort(chart, order);
     for (size_t i = 0; list != NULL && i < count; i++)
-        binding_list_add(&list, Py_BuildValue("OOiOO", order[i]->name, order[i]->code, order[i]->line,
+        binding_list_add(&list, Py_BuildValue("OOiOONs", order[i]->name, order[i]->code, order[i]->line,
                                               order[i]->is_source ? Py_True : Py_False,
-                                              order[i]->owner != NULL ? order[i]->owner : Py_None));
+                                              order[i]->owner != NULL ? order[i]->owner : Py_None,
+                                              shape_of(order[i]), order[i]->sight.value.facts.dtype));
     PyMem_Free(order);
     return list;
 }
@@ -176,8 +182,7 @@ static PyMethodDef methods[] = {
 BINDING_CLASS(
     flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
     { Py_tp_doc,
-      "The last tensor changes of a program; select(code) returns the lines wanted, or None; runs is "
-      "the list of open recorders: changes go to the last." },
+      "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
     { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
     { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters }, { Py_tp_methods, methods },
     { Py_sq_length, flow_length });

@@ -191,7 +191,6 @@ void flow_calls_forget(flow_calls *calls, uint64_t frame, uint64_t run);
 typedef struct flow_object {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *select;                   /* owned; select(code) returns (first, last) or None */
-    PyObject *runs;                     /* owned or NULL; list of open recorders, the innermost last */
     PyObject *root;       /* owned or NULL; str: folder that is left out of the names of sites */
     PyObject *error_text; /* owned or NULL; the first of errors */
     flow_chart chart;

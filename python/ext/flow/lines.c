@@ -77,7 +77,7 @@ static void set_frame(const flow_object *self, flow_node *node, const lines_even
 static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
 {
     const summary_facts *facts = &node->sight.value.facts;
-    if (!facts->has_stats || !runs_has_open_run(self->runs))
+    if (!facts->has_stats || runs_open_run(self->state) == NULL)
         return;
     const runs_change change = { .key = key,
                                  .file = ((PyCodeObject *)node->code)->co_filename,
@@ -88,7 +88,7 @@ static void record_node(flow_object *self, const flow_node *node, uint64_t key, 
                                  .shape = facts->shape,
                                  .ndim = facts->ndim };
     /* an exception is the source's to count */
-    (void)runs_put_change(self->state, self->runs, &change, obj);
+    (void)runs_put_change(self->state, &change, obj);
 }
 
 /* ---- where a function has its tensors from: arrows between frames ----------- */

@@ -10,15 +10,18 @@
 #include <limits.h>
 #include <unistd.h>
 
-bool runs_has_open_run(PyObject *runs)
+PyObject *runs_open_run(const binding_state *state)
 {
-    return runs != NULL && PyList_GET_SIZE(runs) > 0;
+    Py_ssize_t count = PyList_GET_SIZE(state->open_runs);
+    return count > 0 ? PyList_GET_ITEM(state->open_runs, count - 1) : NULL;
 }
 
-int runs_put(PyObject *runs, PyObject *site, PyObject *value)
+int runs_put(binding_state *state, PyObject *site, PyObject *value)
 {
     bool is_number = PyFloat_Check(value) || PyLong_Check(value);
-    PyObject *run = Py_NewRef(PyList_GET_ITEM(runs, PyList_GET_SIZE(runs) - 1)); /* owned */
+    PyObject *run = Py_XNewRef(runs_open_run(state)); /* owned */
+    if (run == NULL)
+        return 0;
     PyObject *done =
         PyObject_CallMethod(run, is_number ? "log" : "tensor", "OO", site, value); /* owned */
     Py_XDECREF(done);
@@ -67,20 +70,22 @@ static bool is_put(binding_state *state, uint64_t key)
     return is_so;
 }
 
-int runs_put_change(binding_state *state, PyObject *runs, const runs_change *change, PyObject *value)
+int runs_put_change(binding_state *state, const runs_change *change, PyObject *value)
 {
-    if (is_put(state, change->key))
+    PyObject *run = Py_XNewRef(runs_open_run(state)); /* owned */
+    if (run == NULL || is_put(state, change->key)) {
+        Py_XDECREF(run);
         return 0;
+    }
     PyObject *site = site_name(change); /* owned */
     int st = -1;
     if (site != NULL && change->stats != NULL) {
-        PyObject *run = Py_NewRef(PyList_GET_ITEM(runs, PyList_GET_SIZE(runs) - 1)); /* owned */
-        runs_recorder *recorder = runs_recorder_of(state, run);                      /* borrowed */
+        runs_recorder *recorder = runs_recorder_of(state, run); /* borrowed */
         st = recorder != NULL ? runs_recorder_put(recorder, site, value, 0, TT_PHASE_NONE, change) : -1;
-        Py_DECREF(run);
     } else if (site != NULL) {
-        st = runs_put(runs, site, value);
+        st = runs_put(state, site, value);
     }
     Py_XDECREF(site);
+    Py_DECREF(run);
     return st;
 }

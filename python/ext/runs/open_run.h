@@ -17,12 +17,13 @@ typedef struct runs_change {
     int32_t ndim;
 } runs_change;
 
-/* runs: the list of open recorders, the innermost last; NULL: nobody records. */
-bool runs_has_open_run(PyObject *runs);
-/* A number as a scalar, a tensor by its statistics.  -1: an exception is set. */
-int runs_put(PyObject *runs, PyObject *site, PyObject *value);
+/* The innermost run, into which events go: borrowed; NULL: nobody records.  runs/process.py opens and
+ * closes runs, and asks by open_run(). */
+PyObject *runs_open_run(const binding_state *state);
+/* Where a run is open: a number as a scalar, a tensor by its statistics.  -1: an exception is set. */
+int runs_put(binding_state *state, PyObject *site, PyObject *value);
 /* The same for a change, at the site line/train.py:34:y.  A change that two front
  * ends tell of is put once. */
-int runs_put_change(binding_state *state, PyObject *runs, const runs_change *change, PyObject *value);
+int runs_put_change(binding_state *state, const runs_change *change, PyObject *value);
 
 #endif

@@ -80,7 +80,6 @@ typedef struct trace_tracer {
     calls_consumer consumer;
     PyObject *keep, *gather, *lists; /* owned; functions */
     PyObject *copies;                /* owned; dict of tensor_copy(), of this iteration */
-    PyObject *runs;                  /* owned; list of open runs: they get values too */
     PyObject *replicas; /* owned; dict: replica of DataParallel that runs now -> its original */
     PyObject *error;    /* owned or NULL; what keep raised: for the user to see ... */
     PyObject *core;     /* owned; the extension: it frees `state` */

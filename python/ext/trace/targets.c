@@ -4,6 +4,7 @@
  * reference stands for the object, because addresses are used again at once.  Where changes are not
  * counted (NumPy, inference tensors, the running statistics of a batch norm), contents are digested.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/open_run.h"
 #include "trace/engine.h"
 
 #include "tensor/copy.h"
@@ -164,7 +165,7 @@ static bool keep_copy(trace_tracer *self, tensor_looks *looks, trace_state *stat
 {
     tensor_torch *torch = &self->state->torch;
     if (!self->groups[target->group].is_direct || !tensor_torch_is_tensor(torch, value) ||
-        PyList_GET_SIZE(self->runs) > 0)
+        runs_open_run(self->state) != NULL) /* which gets it too */
         return false;
     PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen, view_of(looks, value),
                                  is_forced); /* owned */

@@ -37,16 +37,14 @@ static int read_groups(trace_tracer *self, PyObject *groups)
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "keep", "gather", "lists", "copies", "runs", "groups", "paths", "wide", NULL
-    };
+    static char *names[] = { "keep", "gather", "lists", "copies", "groups", "paths", "wide", NULL };
     binding_state *state = PyType_GetModuleState(type);
     trace_tracer read = { 0 };
     PyObject *groups; /* borrowed */
     Py_ssize_t paths;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!O!np:PathTracer", names, &read.keep,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!np:PathTracer", names, &read.keep,
                                      &read.gather, &read.lists, &PyDict_Type, &read.copies, &PyList_Type,
-                                     &read.runs, &PyList_Type, &groups, &paths, &read.is_wide))
+                                     &groups, &paths, &read.is_wide))
         return NULL;
     if (!tensor_torch_find(&state->torch))
         return PyErr_Format(PyExc_RuntimeError, "torch has not been imported");
@@ -57,7 +55,6 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->gather = Py_NewRef(read.gather);
     self->lists = Py_NewRef(read.lists);
     self->copies = Py_NewRef(read.copies);
-    self->runs = Py_NewRef(read.runs);
     self->is_wide = read.is_wide;
     self->state = state;
     self->core = Py_NewRef(PyType_GetModule(type));
@@ -217,7 +214,7 @@ static PyMemberDef members[] = {
 
 BINDING_CLASS(trace_tracer, "tensortap._core.PathTracer", trace_tracer, BINDING_GC,
               { Py_tp_doc,
-                "PathTracer(keep, gather, lists, copies, runs, groups, paths, wide)\n--\n\nFind the "
+                "PathTracer(keep, gather, lists, copies, groups, paths, wide)\n--\n\nFind the "
                 "values that changed." },
               { Py_tp_new, tracer_new }, { Py_tp_dealloc, tracer_dealloc }, BINDING_GC_SLOTS(tracer),
               { Py_tp_methods, methods }, { Py_tp_members, members });

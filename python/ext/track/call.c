@@ -101,14 +101,14 @@ static void record(track_log *log, PyObject *name, PyObject *value)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     if (name != NULL)
-        (void)runs_put(log->runs, name, value);
+        (void)runs_put(log->state, name, value);
     Py_XDECREF(name);
     PyErr_SetRaisedException(pending);
 }
 
 static bool is_wanted(const track_log *log, PyObject *value)
 {
-    return runs_has_open_run(log->runs) &&
+    return runs_open_run(log->state) != NULL &&
            (PyFloat_Check(value) || PyLong_Check(value) ||
             tensor_kind_has_elements(tensor_kind_of(&log->state->torch, value)));
 }
@@ -127,7 +127,7 @@ static void record_call(track_log *log, PyObject *function, PyObject *name, Py_s
 
 static void record_seconds(track_log *log, PyObject *function, double seconds)
 {
-    if (!runs_has_open_run(log->runs))
+    if (runs_open_run(log->state) == NULL)
         return;
     PyObject *value = PyFloat_FromDouble(seconds); /* owned */
     if (value != NULL)
@@ -142,7 +142,7 @@ void track_record_change(track_log *log, uint64_t key, PyObject *file, long line
         return;
     const runs_change change = { .key = key, .file = file, .name = name, .line = line };
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
-    (void)runs_put_change(log->state, log->runs, &change, value);
+    (void)runs_put_change(log->state, &change, value);
     PyErr_SetRaisedException(pending); /* what failed in between is forgotten */
 }
 

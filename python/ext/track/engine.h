@@ -66,7 +66,6 @@ void track_description_keep(track_description *one, PyObject *obj);
 typedef struct track_log {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *logger;                   /* owned, as those below; whose handlers get the lines too */
-    PyObject *runs;                     /* list of open recorders, the innermost last */
     PyObject *look;                     /* callable: (is_terminal, is_colored) of a stream */
     PyObject *show;   /* callable: prints lines on a terminal, or on a difficult stream */
     PyObject *keep;   /* callable: logs lines where that is not simple */

@@ -225,11 +225,10 @@ static track_log *log_of(PyObject *self)
 
 static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "logger", "runs", "look", "show", "keep", "render", NULL };
+    static char *keywords[] = { "logger", "look", "show", "keep", "render", NULL };
     track_log given = { 0 }; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!OOOO:TrackLog", keywords, &given.logger,
-                                     &PyList_Type, &given.runs, &given.look, &given.show, &given.keep,
-                                     &given.render))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:TrackLog", keywords, &given.logger,
+                                     &given.look, &given.show, &given.keep, &given.render))
         return NULL;
     track_log *self = (track_log *)type->tp_alloc(type, 0);
     if (self == NULL)

@@ -19,7 +19,6 @@ from tensortap.display import session
 from tensortap.flow.guess import Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
-from tensortap.runs import process
 
 MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int of C
 
@@ -68,8 +67,7 @@ class MonitorRuntime:
         """Create a runtime that is off."""
         self.arg_hints: dict[str, Any] = {}
         self._selection = Selection()
-        # Changes go to the innermost run that is open.
-        self._flow = _core.Flow(self._selection, process.open_runs)
+        self._flow = _core.Flow(self._selection)
         self._destination = Destination()
         self._guess = Guess()
 

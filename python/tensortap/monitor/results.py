@@ -104,10 +104,8 @@ def record(step: int, metrics: dict[str, float], undefined: set[str]) -> None:
 
     A NaN among the *undefined* is left out: in a run it would say that a tensor held NaN.
     """
-    if not metrics or not process.open_runs:
-        return
-    run = process.open_runs[-1]
-    if run.closed:
+    run = process.open_run()
+    if not metrics or run is None or run.closed:
         return
     if undefined:
         metrics = {

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tensortap import _core
 from tensortap.display import session
 from tensortap.files.whole import whole_file
 from tensortap.private import capability
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 SECONDS_AT_EXIT = 5.0
 
-open_runs: list[Recording] = []  # the innermost is the last
+_open_runs: list[Recording] = _core._open_runs  # the innermost is the last
 _losses: list[str] = []  # notes of capabilities that were lost while no run was open
 _is_registered = False
 
@@ -47,7 +48,7 @@ def enter(run: Recording) -> None:
 
         # Not sooner: multiprocessing forgets all finalizers when its child begins.
         register_after_fork(run, lambda _: _finalize())
-    open_runs.append(run)
+    _open_runs.append(run)
     while _losses:
         note_once(run, _losses.pop(0))
 
@@ -62,9 +63,9 @@ def note_once(run: Recording, text: str) -> None:
 
 def _note_loss(text: str) -> None:
     """Note in all open runs, or in the next, that a capability was needed and is lost."""
-    if not open_runs and text not in _losses:
+    if not _open_runs and text not in _losses:
         _losses.append(text)
-    for run in open_runs:
+    for run in _open_runs:
         with suppress(Exception):  # whoever needed it goes on
             note_once(run, text)
 
@@ -74,14 +75,20 @@ capability.listeners.append(_note_loss)
 
 def leave(run: Recording) -> None:
     """Forget a run that ends."""
-    if run in open_runs:
-        open_runs.remove(run)
+    if run in _open_runs:
+        _open_runs.remove(run)
 
 
-def innermost() -> Recording:
-    """Return the run that events go to."""
-    if open_runs:
-        return open_runs[-1]
+def open_run() -> Recording | None:
+    """Return the run that events go to, the innermost one; python/ext/runs/open_run.c asks alike."""
+    return _open_runs[-1] if _open_runs else None
+
+
+def needed_run() -> Recording:
+    """Return the run that events go to; raise RuntimeError if none is open."""
+    run = open_run()
+    if run is not None:
+        return run
     raise RuntimeError(
         "no run is open to record into; open one around it:\n"
         '    with tt.record("runs/my-run") as run:\n'
@@ -96,9 +103,10 @@ def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
         name: Of the file, with its suffix; a picture of the same name is replaced.
         picture: Returns its contents; not called if there is no run.
     """
-    if not open_runs or open_runs[-1].closed:
+    run = open_run()
+    if run is None or run.closed:
         return
-    folder = os.path.join(open_runs[-1].path, "charts")
+    folder = os.path.join(run.path, "charts")
     content = picture()
     try:
         os.makedirs(folder, exist_ok=True)
@@ -110,8 +118,8 @@ def keep_chart(name: str, picture: Callable[[], bytes]) -> None:
 
 def close_all() -> None:
     """Close what is still open, the innermost first; a slow disk gets a few seconds."""
-    while open_runs:
-        run = open_runs.pop()
+    while _open_runs:
+        run = _open_runs.pop()
         try:
             run._stop(_uncaught())
             run.close(timeout=SECONDS_AT_EXIT)
@@ -132,7 +140,7 @@ def _finalize_in_child() -> None:
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return
-    if not open_runs:
+    if not _open_runs:
         _finalize()
 
 
@@ -144,9 +152,9 @@ def _finalize() -> None:
 
 def _forget() -> None:
     """Leave the runs to the parent; what the child still says to them is ignored."""
-    runs, lost = open_runs[:], []
-    open_runs[:] = [run for run in runs if run.follows]
-    for run in open_runs:
+    runs, lost = _open_runs[:], []
+    _open_runs[:] = [run for run in runs if run.follows]
+    for run in _open_runs:
         run.go_on()
     for run in reversed(runs):
         if run.follows:

@@ -25,7 +25,7 @@ from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
 from tensortap.files.locks import make_lock
-from tensortap.models.modules import RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
+from tensortap.models.modules import ROOT, RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
 from tensortap.private.autograd import LOSS
 from tensortap.private.meshes import offloads_gradients
 from tensortap.private.modules import parameters_of, wrapper_of
@@ -190,7 +190,7 @@ class Watched:
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
         for path, module, is_called in walk(model):
-            self._add(module, prefix + (path or "(root)"), is_called and can_run(module))
+            self._add(module, prefix + (path or ROOT), is_called and can_run(module))
         parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
         if program.rank_and_size()[1] > 1:
@@ -474,7 +474,7 @@ def watch(
         ['activation/(root)']
     """
     return Watched(
-        run if run is not None else process.innermost(),
+        run if run is not None else process.needed_run(),
         model,
         name=name,
         inputs=inputs,

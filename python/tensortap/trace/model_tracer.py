@@ -177,7 +177,6 @@ class ModelTracer:
             unseen(self._gather, is_traced=False),
             self._lists,
             self._copies,
-            process.open_runs,
             [
                 (
                     MODE_NUMBERS[group.mode],
@@ -256,9 +255,9 @@ class ModelTracer:
 
     def _record(self, name: str, value: Any) -> None:
         """Write a value to the open run, if there is one: tensors whole, numbers as points."""
-        if not process.open_runs:
+        run, site = process.open_run(), f"trace/{name}"
+        if run is None:
             return
-        run, site = process.open_runs[-1], f"trace/{name}"
         try:
             if isinstance(value, (torch.Tensor, np.ndarray)):
                 run.tensor(site, value, keep="stats|value")

@@ -18,7 +18,6 @@ import warnings
 from pathlib import Path
 
 from tensortap import _core
-from tensortap.runs import process
 from tensortap.track.folding import fold
 from tensortap.track.rendering import value_text
 
@@ -262,7 +261,7 @@ def _keep(text: str) -> None:
         log.file(handler.file())
 
 
-log = _core.TrackLog(logger, process.open_runs, _look, _show, _keep, value_text)
+log = _core.TrackLog(logger, _look, _show, _keep, value_text)
 os.register_at_fork(after_in_child=lambda: log.file(-1))
 
 
