@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import json
 import sys
 from types import CodeType
 from typing import Any
@@ -16,6 +15,7 @@ from weakref import ref
 from tensortap import _core
 from tensortap.display.blocks import folded
 from tensortap.flow.source_text import codes_of
+from tensortap.models.modules import walk
 
 Look = tuple[str, str, int]  # code, label of the frame, place of the node that it is drawn as
 
@@ -31,7 +31,11 @@ def looks_of(flow: _core.Flow) -> tuple[list[Look], list[Look]]:
     plain = [(code, label, i) for i, (code, label) in enumerate(zip(codes, labels, strict=True))]
     if not MOST_UNFOLDED < len(plain) <= MOST_SEARCHED:
         return plain, plain
-    return plain, _folded(plain, json.loads(flow.json(plain))["nodes"])
+    kinds = [(name, code, line, *value) for name, code, line, _, _, *value in places]
+    blocks = folded(labels, kinds)
+    return plain, [
+        (code, label, first) for code, (label, first) in zip(codes, blocks, strict=True)
+    ]
 
 
 # ---- labels
@@ -60,8 +64,8 @@ def _paths(found: list[Any]) -> dict[int, str]:
     inside: dict[int, list[tuple[str, Any]]] = {}
     for key, module in modules.items():
         try:
-            inside[key] = list(module.named_modules())
-        except Exception:  # a model's own, or one that changes in another thread
+            inside[key] = [(path, one) for path, one, _ in walk(module, with_wrappers=True)]
+        except Exception:  # one that changes in another thread
             inside[key] = []
     inner = {id(one) for key, below in inside.items() for _, one in below if id(one) != key}
     paths: dict[int, str] = {}
@@ -70,18 +74,3 @@ def _paths(found: list[Any]) -> dict[int, str]:
             for path, module in below:
                 paths.setdefault(id(module), path)
     return paths
-
-
-# ---- folding
-
-
-def _folded(looks: list[Look], nodes: list[dict[str, Any]]) -> list[Look]:
-    """Draw the blocks of a list of layers as the first one, where they follow each other."""
-    kinds = [
-        (node["name"], node["file"], node["line"], tuple(node["shape"] or ()), node["dtype"])
-        for node in nodes
-    ]
-    blocks = folded([label for _, label, _ in looks], kinds)
-    return [
-        (code, label, first) for (code, _, _), (label, first) in zip(looks, blocks, strict=True)
-    ]
