@@ -269,19 +269,17 @@ def to_parquet(source: Source, out: str) -> None:
 
 def to_hdf5(source: Source, out: str) -> None:
     """Write /stats/SITE/FIELD, /histograms/SITE/STEP (low, high, count) and /values/SITE/STEP."""
-    import numpy as np
-
     with hdf5.create(out) as file:
         for name, site, number, _ in source.parts:
             label = [source.labels[number]] if len(source.labels) > 1 else []
             for field, numbers in source.columns(site, number):
-                kind = np.int64 if field == "step" else np.float64
-                file[hdf5.path_of("stats", name, *label, field)] = np.array(numbers, kind)
+                kind = "int64" if field == "step" else "float64"
+                hdf5.put(file, hdf5.path_of("stats", name, *label, field), numbers, kind)
         for name, number, point, bins in source.histograms():
             path = hdf5.path_of("histograms", name, source.which(number, point))
-            file[path] = np.array(bins, np.float64)
+            hdf5.put(file, path, bins, "float64")
         for name, which, array in source.values(as_numpy=True):
-            file[hdf5.path_of("values", name, which)] = array
+            hdf5.put(file, hdf5.path_of("values", name, which), array)
 
 
 def to_pt(source: Source, out: str) -> None:

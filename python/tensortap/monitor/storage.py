@@ -183,8 +183,6 @@ class StorageManager:
 
     def save_hdf5(self, filename: Path, condensed: bool = True) -> None:
         """Write all metrics to a file: a group for each key, or (not condensed) for each step."""
-        import numpy as np
-
         done = StorageManager()
         done.log_dict = {step: self.aggregated(step) for step in self.log_dict}
         groups: Any = done.condensed_log_dict() if condensed else done.log_dict
@@ -194,12 +192,8 @@ class StorageManager:
                 group = file.require_group(path)  # "a" exists if "a/b" was written first
                 if path != str(name):
                     group.attrs["key"] = name
-                if condensed:
-                    group["keys"] = np.array(list(values), np.float64)
-                else:
-                    text = hdf5.library().string_dtype("utf-8")
-                    group.create_dataset("keys", data=np.array(list(values), object), dtype=text)
-                group["values"] = np.array(list(values.values()), np.float64)
+                hdf5.put(group, "keys", list(values), "float64" if condensed else str)
+                hdf5.put(group, "values", list(values.values()), "float64")
 
     @staticmethod
     def load_hdf5(filename: Path) -> dict[str, dict[int, float]]:

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from tensortap.files import hdf5
+from tensortap.files.hdf5_rows import RowSet
 from tensortap.trace.gather import place
-from tensortap.trace.hdf5_rows import RowSet
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 RESULTS = (GlobalVariableResult, LocalVariableResult)
@@ -104,14 +104,13 @@ class H5PYSaverCallback:
                 self.h5_file.swmr_mode = True
 
     def _open(self, existing_ok: bool) -> None:
-        h5py = hdf5.library()
+        hdf5.library()  # or say at once what to install
         if self.dataset_file.exists() and not existing_ok:
             raise ValueError(
                 f"{self.dataset_file} exists already; give another file, or existing_ok=True"
             )
         self.dataset_file.parent.mkdir(parents=True, exist_ok=True)
-        libver = "latest" if self.is_swmr else None  # an older one opens after a kill
-        self.h5_file = h5py.File(self.dataset_file, "w", libver=libver)
+        self.h5_file = hdf5.create_growing(self.dataset_file, is_followed=self.is_swmr)
         self.datasets = {}
 
     # ---- the callback
