@@ -25,6 +25,7 @@ from torch import nn
 from tensortap.blackbox import file
 from tensortap.blackbox.box import Box
 from tensortap.blackbox.memory import Kept, Memory
+from tensortap.blackbox.writer import Writer
 from tensortap.runs.record import record
 
 K, LEAST, MOST = 8, 20, 400  # a turn is 2 K steps
@@ -93,7 +94,7 @@ def copy() -> None:
 
 spent = 0
 is_armed = True
-inner = Box._quietly
+inner = Box.quietly
 
 
 def timed(self: Box, *args: object) -> None:
@@ -106,7 +107,7 @@ def timed(self: Box, *args: object) -> None:
     spent += time.thread_time_ns() - start
 
 
-Box._quietly = timed
+Box.quietly = timed
 ratios, differences, on_the_wall = [], [], []
 with (
     tempfile.TemporaryDirectory() as folder,
@@ -114,6 +115,7 @@ with (
 ):
     box = run.box
     assert box is not None
+    assert isinstance(box.role, Writer)
     for _ in range(3):
         pairs()  # both snapshots have their memory
     for turn in range(1, MOST + 1):
@@ -127,7 +129,9 @@ with (
             break
     state = sum(t.numel() * t.element_size() for t in model.parameters()) * 3
     kept = [memory for step in box.steps for memory in step.memories()] + box.free
-    held = sum(kept.memory.size for _, kept in box.snapshots) + sum(memory.size for memory in kept)
+    held = sum(kept.memory.size for _, kept in box.role.snapshots) + sum(
+        memory.size for memory in kept
+    )
     allowed = 2 * state + 2 * K * x.numel() * x.element_size()
 
 harness.row(

@@ -597,6 +597,7 @@ class Tracker:
     def adopt(self, line: int, /) -> None: ...
 
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
+
 _open_runs: list[Any]  # of runs/process.py
 
 def _owner(code_or_file: CodeType | str, /) -> int: ...  # an Owner of display/session.py

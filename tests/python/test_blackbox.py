@@ -27,6 +27,7 @@ import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.blackbox import file  # noqa: E402
 from tensortap.blackbox.values import MISSING, join, take_apart  # noqa: E402
+from tensortap.blackbox.writer import Writer  # noqa: E402
 from tensortap.models import forward  # noqa: E402
 
 
@@ -313,7 +314,8 @@ def test_nothing_is_kept_and_no_handler_stays_after_the_run(tmp_path: Path) -> N
     assert (signal.getsignal(signal.SIGTERM), _BaseDataLoaderIter.__next__) == before
     assert run.box is not None
     assert not run.box.steps
-    assert not run.box.snapshots
+    assert isinstance(run.box.role, Writer)
+    assert not run.box.role.snapshots
 
 
 # ---- when it cannot be written
@@ -333,9 +335,10 @@ def test_large_batches_bring_the_next_snapshot_sooner(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run", black_box=1000, black_box_bytes=2_000_000) as run:
         train("mlp", steps=200, bad=False)
         assert run.box is not None
+        assert isinstance(run.box.role, Writer)
         held = sum(step.size for step in run.box.steps)
-        held += sum(kept.memory.used for _, kept in run.box.snapshots)
-        assert run.box.snapshots[-1][0] > 0
+        held += sum(kept.memory.used for _, kept in run.box.role.snapshots)
+        assert run.box.role.snapshots[-1][0] > 0
         assert held < 2_000_000
         assert run.dump() is not None
 

@@ -1,62 +1,116 @@
-"""The black box: the last steps of a training, in memory, until something goes wrong.
+"""The last steps of a training, in memory: batches, inputs, digests, numbers.
 
-A step is what the run counts as one.  At its beginning the random generators are noted.  At its
-first event (a batch, or a forward of a model in training) every K-th step takes a snapshot of all
-state.  The two latest snapshots stay, and so do the steps since the older one.
+A step is what the run counts as one.  At its beginning the random generators are noted.  What
+becomes of it is the matter of a role: `Writer` (writer.py) takes snapshots and writes the black box
+when something goes wrong, `Replayer` (replayer.py) gives back what was written.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
 from tensortap import _core
-from tensortap.blackbox import file, loaders, state
-from tensortap.blackbox.cause import Judge
+from tensortap.blackbox import loaders, state
+from tensortap.blackbox.cause import Fault, Judge
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
-from tensortap.blackbox.values import take_apart
 from tensortap.compiled.hooks import unseen
 from tensortap.models.forward import random_states
 from tensortap.models.living import held, holders, living
 from tensortap.models.modules import named_parameters
 
-MOST_DUMPS = 3
-SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
-ASKED = ("asked", "SIGUSR2")  # causes of which there may be several
-
-
 #: A box that waits for the next run that is opened with one.
 waiting: list[Box] = []
 
 
+class Role:
+    """What a box is for; a method that is not overridden does nothing.
+
+    The box calls them while it handles an event of the program: *step* is the one that runs.
+    """
+
+    raises = False  # what it raises reaches the program
+    has_signals = False  # a signal makes the box call dump()
+    takes_faults_at_once = False  # else when the optimizer has stepped
+    home: str | None = None  # folder to record into, whatever the program says
+    is_over = False  # nothing is wanted any more
+    is_waiting = False  # start_step() is called again at the next event
+    box: Box
+
+    def join(self, box: Box) -> None:
+        """Belong to a box."""
+        self.box = box
+
+    def fail(self, error: Exception) -> None:
+        """Handle an error of our own."""
+
+    def open(self, recorder: Any) -> None:
+        """Prepare: the run is open."""
+
+    def replace_batch(self, loader: str, given: list[Any]) -> None:
+        """Put what the program gets into *given*, which holds the batch of its loader."""
+
+    def begin_step(self, step: Step) -> None:
+        """Begin a step."""
+
+    def start_step(self, step: Step) -> None:
+        """Handle the first event of a step, once there are models."""
+
+    def begin_forward(self, step: Step, event: _core.ModuleEvent) -> None:
+        """Look at a forward in training that is about to be kept."""
+
+    def end_forward(self, step: Step) -> None:
+        """Look at a forward that was kept; it runs now."""
+
+    def begin_update(self, step: Step, optimizer: Any) -> None:
+        """Look at an optimizer that is about to step."""
+
+    def digests_of(self, step: Step) -> tuple[bool, bool]:
+        """Return whether to digest whole gradients, and samples of them."""
+        return False, False
+
+    def end_update(self, step: Step) -> None:
+        """Look at a step whose gradients and numbers were kept."""
+
+    def wants_fault(self, cause: str) -> bool:
+        """Return whether a fault of this cause is of interest."""
+        return True
+
+    def take_fault(self, fault: Fault) -> None:
+        """Handle something that is wrong with a step."""
+
+    def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
+        """Write what is kept."""
+        return None
+
+    def end_program(self, error: BaseException | None, cause: str) -> None:
+        """Handle the exception that ends the program, or its end."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
 class Box:
-    """The black box of one run.
+    """What a run keeps of its last steps.
 
     It may be made before the run is open, so that it sees the first batch: batches are drawn before
     a model is called.
 
     Args:
-        every: Steps from one snapshot to the next.
-        limit: Most bytes of memory and of one file; None: half of the memory that is free.
-        on_spike: Write it also when the loss jumps.
+        role: What it is for.
+        on_spike: A loss that jumps is a fault, too.
     """
 
-    raises = False  # what before_forward raises reaches the program
-    home: str | None = None  # folder to record into, whatever the program says
-
-    def __init__(self, every: int, limit: int | None = None, on_spike: bool = False) -> None:
+    def __init__(self, role: Role, on_spike: bool = False) -> None:
         """Listen to loaders; models come by add()."""
-        self.every = every
-        self.limit = limit if limit is not None else _half_of_free()
+        self.role = role
         self.pid = os.getpid()
         self.recorder: Any = None  # once the run is open
         self.folder = Path()
@@ -69,8 +123,6 @@ class Box:
         self.schedulers: list[ref[Any]] = []  # of learning rates
         self.names: dict[int, str] = {}  # of parameters, by id
         self.steps: list[Step] = []
-        self.snapshots: list[tuple[int, Kept]] = []  # the older one first
-        self.snapshot_count = 0
         self.fetched: dict[str, int] = {}  # batches drawn, by loader
         self.first_step: int | None = None
         self.first_fetched: dict[str, int] | None = None  # when the first step had ended
@@ -78,10 +130,15 @@ class Box:
         self.first_time = 0.0  # ... and when that was
         self.judge = Judge(self, on_spike)
         self.free: list[Memory] = []
-        self.dumped: dict[str, Path] = {}  # by cause
         self.consumers: list[Any] = []
         self.signals: Signals | None = None
+        role.join(self)
         loaders.listen(self)
+
+    @property
+    def home(self) -> str | None:
+        """Folder to record into, whatever the program says."""
+        return self.role.home
 
     def open(
         self, recorder: Any, folder: Path, rank_and_size: tuple[int, int], program: dict[str, Any]
@@ -89,9 +146,11 @@ class Box:
         """Begin a run: its folder, and how to start the program again."""
         self.recorder, self.folder, self.program = recorder, folder, program
         self.rank, self.world_size = rank_and_size
+        self.role.open(recorder)
         for step in self.steps:
-            step.number = self.first_step = self._number()
-        self.signals = Signals(self.dump)
+            step.number = self.first_step = self.number()
+        if self.role.has_signals:
+            self.signals = Signals(self.dump)
 
     def add(self, model: Any, name: str, root: Any) -> None:
         """Add a model; *root*: the module that the program calls."""
@@ -101,95 +160,103 @@ class Box:
         consumer = _core.ModuleConsumer(
             unseen(self.before_forward, is_traced=False),
             unseen(self.after_forward, is_traced=False),
-            raises=self.raises,
+            raises=self.role.raises,
         )
         consumer.add(root, name)
         self.consumers.append(consumer)
         self.names.update((id(p), name + key) for key, p in named_parameters(model).items())
 
     def close(self) -> None:
-        """Let everything go; a fault of a last step that was skipped is written now."""
-        self._quietly(self._write_fault)
+        """Let everything go; a fault of a last step that was skipped is passed on now."""
+        self.quietly(self.pass_fault)
+        self.role.close()
         loaders.leave(self)
         if self.signals is not None:
             self.signals.close()
         for consumer in self.consumers:
             consumer.remove()
         self.pid = -1
-        self.steps, self.snapshots, self.free = [], [], []
+        self.steps, self.free = [], []
 
     # ---- what happens in the program
 
     def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
         """Keep a batch; return what the program gets."""
-        self._quietly(self._keep_batch, loader, batch, rows)
-        return batch
+        given = [batch]
+        self.quietly(self.role.replace_batch, loader, given)
+        self.quietly(self._keep_batch, loader, given[0], rows)
+        return given[0]
 
     def before_forward(self, event: _core.ModuleEvent) -> None:
         """Keep what a forward in training begins with."""
         if event.training:
-            self._quietly(self._keep_forward, event)
+            self.quietly(self._keep_forward, event)
 
     def after_forward(self, event: _core.ModuleEvent) -> None:
         """Keep the digests of what it returned."""
         if event.training:
-            self._quietly(self._keep_outputs, event)
+            self.quietly(self._keep_outputs, event)
 
     def loss_seen(self, loss: Any) -> None:
         """Keep the digest of what backward() is called on."""
-        self._quietly(self._keep_loss, loss)
+        self.quietly(self._keep_loss, loss)
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
         """Note the first value that is wrong; the optimizer's step writes the black box."""
-        if "not finite" not in self.dumped:
-            self._quietly(self.judge.see_value, name, step, nan, posinf, neginf)
+        if self.role.wants_fault("not finite"):
+            self.quietly(self.judge.see_value, name, step, nan, posinf, neginf)
+        if self.role.takes_faults_at_once:
+            self.quietly(self.pass_fault)
 
     def before_update(self, optimizer: Any) -> None:
         """Keep gradients and numbers of an optimizer that is about to step; look for trouble."""
-        self._quietly(self._keep_update, optimizer)
+        self.quietly(self._keep_update, optimizer)
 
     def step_ended(self) -> None:
         """Begin the next step: the last optimizer has stepped."""
-        self._quietly(self._begin)
+        self.quietly(self._begin)
 
-    def program_ended(self, error: BaseException, cause: str = "exception") -> None:
-        """Write the black box if an exception ends the program: its own, or one of a rule."""
-        self._quietly(self._write_fault)  # on_nonfinite="raise" ends it before the optimizer's step
-        if isinstance(error, Exception):
-            first_line = str(error).partition("\n")[0]
-            self.dump(cause, f"{type(error).__name__}: {first_line}"[:200])
+    def program_ended(self, error: BaseException | None, cause: str = "exception") -> None:
+        """Handle the exception that ends the program: its own, or one of a rule."""
+        self.quietly(self.pass_fault)  # on_nonfinite="raise" ends it before the optimizer's step
+        self.role.end_program(error, cause)
 
-    def _quietly(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function of ours; an error turns the black box off and is printed once."""
-        if os.getpid() != self.pid:
+    def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
+        """Write what is kept now; return the file, or None if there is nothing to write."""
+        return self.role.dump(cause, text, step)
+
+    def quietly(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function of ours, whose errors are not the program's."""
+        if os.getpid() != self.pid or self.role.is_over:
             return
         try:
             function(*args)
         except Exception as error:
-            self._turn_off(error)
+            self.role.fail(error)
 
-    def _turn_off(self, error: Exception) -> None:
-        what = str(error) if isinstance(error, MemoryError) else repr(error)
-        print(f"tensortap: black box off: {what}", file=sys.stderr)
-        self.pid = -1  # nothing is written any more
-        self.close()
+    def pass_fault(self) -> None:
+        """Let the role have what is wrong with a step."""
+        fault = self.judge.take_fault()
+        if fault is not None:
+            self.role.take_fault(fault)
 
     # ---- steps
 
-    def _number(self) -> int:
+    def number(self) -> int:
+        """Return the number of the step that runs."""
         if self.recorder is None:
             return 0
         return int(self.recorder.current_step) + bool(self.recorder.step_over)
 
     def _begin(self) -> Step:
         """Return the step that runs now; begin it if it is new."""
-        number = self._number()
+        number = self.number()
         if self.steps and self.steps[-1].number == number:
             return self.steps[-1]
         last = self.steps[-1] if self.steps else None
         if last is not None and last.losses and not last.updates:
             self.judge.see_skipped(last.number)
-        self._write_fault()
+        self.pass_fault()
         if self.first_step is None:
             self.first_step = number
             self.first_random, self.first_time = random_states(), time.monotonic()
@@ -197,69 +264,29 @@ class Box:
             self.first_fetched = dict(self.fetched)
         step = Step(number, dict(self.fetched))
         self.steps.append(step)
-        self._began(step)
+        self.role.begin_step(step)
         return step
-
-    def _began(self, step: Step) -> None:
-        """Do nothing more."""
 
     def _now(self) -> Step:
-        """Return the step that runs now; at its first event, take a snapshot if one is due."""
+        """Return the step that runs now, and start it at its first event."""
         step = self._begin()
-        if self.models and (not step.is_started or not self.snapshots):
+        if self.models and (not step.is_started or self.role.is_waiting):
             step.is_started = True
-            self._start(step)
+            self.role.start_step(step)
         return step
 
-    def _start(self, step: Step) -> None:
-        if self._is_due(step):
-            self._take_snapshot(step)
-
-    def _is_due(self, step: Step) -> bool:
-        if not self.snapshots:
-            return True
-        since = self.snapshots[-1][0]
-        used = sum(one.size for one in self.steps if one.number >= since)
-        room = self.limit - 2 * self.snapshots[-1][1].memory.used
-        return step.number - since >= self.every or 2 * used > room
-
-    def _take_snapshot(self, step: Step) -> None:
-        """Copy all state, into the memory of the older of two snapshots."""
-        if self.snapshot_count in SEARCHES:
-            self._search()
-        self.snapshot_count += 1
-        now = state.take(
-            self.live_models(), self._optimizers(), self.live_scalers(), self.live_schedulers()
-        )
-        memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
-        if not memory.size:
-            tensors = _tensors_in(now)
-            size = sum(t.numel() * t.element_size() for t in tensors.values())
-            if 2 * size > self.limit:
-                raise MemoryError(
-                    f"two snapshots of {size} bytes do not fit into its limit of {self.limit}; "
-                    "give --black-box-bytes, or black_box_bytes"
-                )
-        self.snapshots.append((step.number, Kept(now, memory)))
-        oldest = self.snapshots[0][0] - 1  # a loader may be a batch ahead of the model
-        for one in self.steps:
-            self.free += one.memories() if one.number < oldest else []
-        self.steps = [one for one in self.steps if one.number >= oldest]
-
-    def _search(self) -> None:
+    def search(self) -> None:
         """Find optimizers that have not stepped yet, and scalers."""
         ids = {id(p) for _, model in self.live_models() for p in model.parameters()}
         for optimizer in holders(ids):
             self._know(optimizer)
-        try:
-            from torch.amp import GradScaler
-        except ImportError:  # an older torch
-            from torch.cuda.amp import GradScaler  # type: ignore[assignment]
+        from torch.amp import GradScaler
+
         self.scalers = [ref(one) for one in living(GradScaler) if one.is_enabled()]
         from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
         kinds = {id(one): one for kind in (LRScheduler, ReduceLROnPlateau) for one in living(kind)}
-        known = {id(one) for one in self._optimizers()}
+        known = {id(one) for one in self.live_optimizers()}
         found = [one for one in kinds.values() if id(getattr(one, "optimizer", None)) in known]
         self.schedulers = [ref(one) for one in sorted(found, key=lambda one: type(one).__name__)]
 
@@ -279,7 +306,8 @@ class Box:
         """Return the schedulers of learning rates that are still there."""
         return [one for known in self.schedulers if (one := known()) is not None]
 
-    def _optimizers(self) -> list[Any]:
+    def live_optimizers(self) -> list[Any]:
+        """Return the optimizers that are still there, in the order of their parameters."""
         live = [one for known in self.optimizers if (one := known()) is not None]
         return state.in_order(live, self.live_models())
 
@@ -304,7 +332,10 @@ class Box:
         return f"{loader}, {'eval' if is_eval else 'train'}"
 
     def _keep_forward(self, event: _core.ModuleEvent) -> None:
-        self._now().keep_forward(event, self._memory)
+        step = self._now()
+        self.role.begin_forward(step, event)
+        step.keep_forward(event, self._memory)
+        self.role.end_forward(step)
 
     def _keep_outputs(self, event: _core.ModuleEvent) -> None:
         if self.steps:
@@ -320,100 +351,13 @@ class Box:
 
     def _keep_update(self, optimizer: Any) -> None:
         step = self._begin()
+        self.role.begin_update(step, optimizer)
         self._know(optimizer)
-        index = next(i for i, one in enumerate(self._optimizers()) if one is optimizer)
+        index = next(i for i, one in enumerate(self.live_optimizers()) if one is optimizer)
         step.updates.append({"optimizer": index, "numbers": state.numbers(optimizer)})
         parameters = list(held(optimizer))
         names = [self.names.get(id(p)) or f"#{i}" for i, p in enumerate(parameters)]
-        self._keep_gradients(step, names, [p.grad for p in parameters])
-        self._write_fault()
-
-    def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:
-        """Digest all of them in a step that fails; else a sample, which costs next to nothing."""
-        is_failing = self.judge.fault is not None
-        step.keep_gradients(names, gradients, whole=is_failing, sampled=not is_failing)
-
-    # ---- writing
-
-    def _write_fault(self) -> None:
-        fault = self.judge.take_fault()
-        if fault is not None:
-            self.dump(*fault)
-
-    def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
-        """Write what is kept now; return the file, or None if there is nothing to write.
-
-        One for each cause and step, at most three in a run, except where the user asks.
-        """
-        if os.getpid() != self.pid or not self.snapshots:
-            return None
-        number = self._number() if step is None else step
-        path = self.folder / file.FOLDER / f"step{number}" / f"rank{self.rank}.safetensors"
-        is_asked = cause in ASKED
-        if path in self.dumped.values():
-            return path
-        if not is_asked and (cause in self.dumped or len(self.dumped) >= MOST_DUMPS):
-            return None
-        self.dumped[f"{cause} {number}" if is_asked else cause] = path
-        text = text or ("asked for" if is_asked else f"{cause} arrived")
-        rank = f", rank {self.rank}" if self.world_size > 1 else ""
-        said = f"tensortap: step {number}{rank}: {text}; black box"
-        try:
-            self._write(path, cause, text, number)
-        except Exception as error:
-            why = getattr(error, "strerror", None) or repr(error)
-            print(f"{said} not written: {why}", file=sys.stderr)
-            return None
-        print(f"{said} written to {path.parent}", file=sys.stderr)
-        return path
-
-    def _write(self, path: Path, cause: str, text: str, number: int) -> None:
-        since, snapshot = self.snapshots[0]
-        first = Kept(self.first_random, Memory())
-        parts = [("snapshot", snapshot.memory), ("first", first.memory)]
-        steps = []
-        for step in self.steps:
-            facts, tensors = step.describe()
-            steps.append(facts)
-            parts += tensors
-        size = sum(memory.used for _, memory in parts)
-        if size > self.limit:
-            raise MemoryError(f"{size} bytes are more than its limit of {self.limit}")
-        facts = {
-            "cause": cause,
-            "text": text,
-            "step": number,
-            "first_step": self.first_step,
-            "fetched": self.first_fetched or {},
-            "first_random": first.tree,
-            "seconds": time.monotonic() - self.first_time,
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "every": self.every,
-            "is_by_command": self.is_by_command,
-            "program": self.program,
-            "snapshot": {"step": since, "state": snapshot.tree},
-            "steps": steps,
-        }
-        file.write(path, facts, parts)
-
-
-def _tensors_in(value: Any) -> dict[int, Any]:
-    """Return the tensors in a nested value, by their ids."""
-    found: dict[int, Any] = {}
-
-    def add(_: str, tensor: Any) -> bool:
-        found[id(tensor)] = tensor
-        return True
-
-    take_apart(value, "", add)
-    return found
-
-
-def _half_of_free() -> int:
-    """Return half of the memory that programs could have now."""
-    with suppress(OSError, ValueError, IndexError):  # not every system has it
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 512
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+        whole, sampled = self.role.digests_of(step)
+        step.keep_gradients(names, [p.grad for p in parameters], whole=whole, sampled=sampled)
+        self.pass_fault()
+        self.role.end_update(step)

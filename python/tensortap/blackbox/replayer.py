@@ -15,16 +15,16 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.blackbox import file, state
-from tensortap.blackbox.box import ASKED, Box
+from tensortap.blackbox.box import Box, Role
 from tensortap.blackbox.cause import Fault
 from tensortap.blackbox.locals import changed
 from tensortap.blackbox.step import Step
 from tensortap.blackbox.verdict import Result
+from tensortap.blackbox.writer import ASKED
 from tensortap.compiled.dynamo import count_frames
 from tensortap.models.forward import set_random_states
 
 NOISE = 1e-3  # relative difference of two losses that rounding explains
-ENDLESS = 1 << 62  # steps or bytes
 MOST_ROWS = 8  # named
 MOST_VARIABLES = 3  # named
 WITHOUT_FAULT = (*ASKED, "SIGTERM", "SIGINT", "health")  # causes that have no failing step
@@ -34,8 +34,8 @@ class ReplayEndedError(BaseException):
     """Ends the program when the step has been replayed; tensortap catches it."""
 
 
-class Replayer(Box):
-    """A box that gives back what it kept.
+class Replayer(Role):
+    """Gives back what a box kept, through a box of its own, and compares.
 
     Args:
         facts, tensors: The black box, as `file.read` returns it.
@@ -49,6 +49,7 @@ class Replayer(Box):
     """
 
     raises = True
+    takes_faults_at_once = True
 
     def __init__(
         self,
@@ -63,7 +64,6 @@ class Replayer(Box):
         then: Callable[[Result], object],
     ) -> None:
         """Read what there is; nothing happens before the program's first batch."""
-        super().__init__(every=ENDLESS, limit=ENDLESS)
         self.facts, self.tensors, self.home, self.then = facts, tensors, home, then
         self.kept = {one["step"]: one for one in facts["steps"]}
         self.from_start = from_start
@@ -76,6 +76,17 @@ class Replayer(Box):
         self.replaced = 0  # inputs that were not the kept ones
         self.is_set = False
         self.result: Result | None = None
+        Box(self)
+
+    @property
+    def is_over(self) -> bool:  # type: ignore[override]
+        """Whether there is a verdict."""
+        return self.result is not None
+
+    @property
+    def is_waiting(self) -> bool:  # type: ignore[override]
+        """Whether the state has not been set yet."""
+        return not self.is_set
 
     def _last_step(self) -> int:
         """Return the failing step; if none failed, the last one that was complete."""
@@ -83,42 +94,30 @@ class Replayer(Box):
         complete = [n for n, one in self.kept.items() if one["updates"] and self.since <= n <= last]
         return max(complete, default=last) if self.facts["cause"] in WITHOUT_FAULT else last
 
-    def open(self, recorder: Any, *rest: Any) -> None:
+    def open(self, recorder: Any) -> None:
         """Set the number of the program's first step: the one after it is the snapshot's."""
         is_first = self.since <= self.facts["first_step"]
         recorder.current_step = self.since if is_first else self.since - 1
-        super().open(recorder, *rest)
-        if self.signals is not None:
-            self.signals.close()
 
     # ---- what happens in the program
 
-    def _quietly(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function of ours; an error ends the replay."""
-        if self.result is None:
-            super()._quietly(function, *args)
-
-    def _turn_off(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """End the replay."""
         is_misfit = isinstance(error, state.MisfitError)
         self._end("unplayable", str(error) if is_misfit else f"an error of tensortap: {error!r}")
 
-    def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
-        """Return the kept batch in place of the program's own."""
-        box = [batch]
-        self._quietly(self._replace_batch, loader, box)
-        return super().batch_drawn(loader, box[0], rows)
-
-    def _replace_batch(self, loader: str, box: list[Any]) -> None:
+    def replace_batch(self, loader: str, given: list[Any]) -> None:
+        """Put the kept batch in place of the program's own."""
         if self.from_start:
             return
-        key = self.key_of(loader)
-        number = self.fetched.get(key, 0) + self._offset(key)
+        key = self.box.key_of(loader)
+        number = self.box.fetched.get(key, 0) + self._offset(key)
         for at, step in self.kept.items():
             for i, kept in enumerate(step["batches"]):
                 if kept["loader"] == key and kept["number"] == number:
                     place = f"step{at}/batch{i}"
                     try:
-                        box[0] = file.value_at(kept["value"], place, self.tensors, box[0])
+                        given[0] = file.value_at(kept["value"], place, self.tensors, given[0])
                     except ValueError as error:
                         self._end("unplayable", f"the batch of step {at}: {error}")
 
@@ -129,39 +128,41 @@ class Replayer(Box):
         before: dict[str, int] = self.kept[self.since]["fetched"]
         return before.get(key, 0) - int(self.facts["fetched"].get(key, 0))
 
-    def _began(self, step: Step) -> None:
+    def begin_step(self, step: Step) -> None:
         """Set the random generators to what they were when this step began."""
         if step.number > self.target:
             self._end_at_target()
-        past = [one for one in self.steps[:-1] if one.number not in self.kept]
-        self.free += [memory for one in past for memory in one.memories()]
-        self.steps = [one for one in self.steps if one not in past]
+        box = self.box
+        past = [one for one in box.steps[:-1] if one.number not in self.kept]
+        box.free += [memory for one in past for memory in one.memories()]
+        box.steps = [one for one in box.steps if one not in past]
         if self.since > step.number:
             return
         if self.eager and step.number == self.target:
             run_eagerly()
         logged = self.target if self.eager else self.target - 1  # what is compiled, it cannot log
         if self.operators is not None and self.log is None and step.number >= logged:
-            models = [model for _, model in self.live_models()]
+            models = [model for _, model in box.live_models()]
             self.log = self.operators(models[0] if len(models) == 1 else None)
             self.log.start()
         self._set_generators(step.number, 0)
 
-    def _start(self, step: Step) -> None:
+    def start_step(self, step: Step) -> None:
         """Set all state, once."""
         if self.is_set or step.number < self.since:
             return
         self.is_set = True
         if self.from_start:
             return
-        self._search()
+        box = self.box
+        box.search()
         kept = file.value_at(self.facts["snapshot"]["state"], "snapshot", self.tensors)
         state.set_back(
             kept,
-            self.live_models(),
-            self._optimizers(),
-            self.live_scalers(),
-            self.live_schedulers(),
+            box.live_models(),
+            box.live_optimizers(),
+            box.live_scalers(),
+            box.live_schedulers(),
         )
 
     def _set_generators(self, number: int, which: int) -> None:
@@ -175,16 +176,18 @@ class Replayer(Box):
             tree = trees[which + 1]
             set_random_states(file.value_at(tree, f"step{number}/random", self.tensors))
 
-    def _keep_forward(self, event: _core.ModuleEvent) -> None:
-        step = self._now()
+    def begin_forward(self, step: Step, event: _core.ModuleEvent) -> None:
+        """Use the kept inputs."""
         which = len(step.forwards)
         if self.since <= step.number and step.number in self.kept and not self.from_start:
             forwards = self.kept[step.number]["forwards"]
             if which < len(forwards):
                 self._replace_inputs(step.number, which, forwards[which], event)
-        super()._keep_forward(event)
+
+    def end_forward(self, step: Step) -> None:
+        """Set the random generators to what they were when this forward began."""
         if self.since <= step.number:
-            self._set_generators(step.number, which + 1)
+            self._set_generators(step.number, len(step.forwards))
 
     def _replace_inputs(
         self, number: int, which: int, kept: dict[str, Any], event: _core.ModuleEvent
@@ -205,38 +208,33 @@ class Replayer(Box):
                 _fill(tensor, value)
                 self.replaced += 1
 
-    def _keep_update(self, optimizer: Any) -> None:
-        step = self._begin()
+    def begin_update(self, step: Step, optimizer: Any) -> None:
+        """Set the numbers of the optimizer."""
         kept = self.kept.get(step.number)
         which = len(step.updates)
         is_set = kept is not None and self.since <= step.number and not self.from_start
         if kept is not None and is_set and which < len(kept["updates"]):
             numbers = kept["updates"][which]["numbers"]
             state.set_numbers([_as_numbers(one) for one in numbers], optimizer)
-        super()._keep_update(optimizer)
+
+    def digests_of(self, step: Step) -> tuple[bool, bool]:
+        """Digest whole gradients and samples, if there is something to compare with."""
+        is_kept = step.number in self.kept
+        return is_kept, is_kept
+
+    def end_update(self, step: Step) -> None:
+        """End the replay after the last optimizer of the last step."""
+        kept = self.kept.get(step.number)
         if kept is None or step.number < self.since:
             return
         if step.number == self.target and len(step.updates) >= len(kept["updates"]):
             self._end_at_target()
 
-    def _keep_gradients(self, step: Step, names: list[str], gradients: list[Any]) -> None:
-        is_kept = step.number in self.kept  # else there is nothing to compare with
-        step.keep_gradients(names, gradients, whole=is_kept, sampled=is_kept)
+    def take_fault(self, fault: Fault) -> None:
+        """Note that a fault is there again."""
+        self.faults.append(fault)
 
-    def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
-        """Note that the fault is there again."""
-        super().not_finite(name, step, nan, posinf, neginf)
-        self._write_fault()
-
-    def _write_fault(self) -> None:
-        """Write nothing."""
-        fault = self.judge.take_fault()
-        self.faults += [] if fault is None else [fault]
-
-    def dump(self, cause: str, text: str = "", step: int | None = None) -> None:
-        """Write nothing."""
-
-    def program_ended(self, error: BaseException | None, cause: str = "exception") -> None:
+    def end_program(self, error: BaseException | None, cause: str) -> None:
         """Decide what became of the replay, if the program has ended by itself."""
         if self.result is not None:
             return
@@ -244,7 +242,7 @@ class Replayer(Box):
         if error is not None and isinstance(error, Exception):
             why = f"the program ended with {type(error).__name__}: {error}"[:300]
         else:
-            why = f"the program ended at step {self._number()}, before step {self.target}"
+            why = f"the program ended at step {self.box.number()}, before step {self.target}"
         if not self.is_set:
             why += " (no step began: was the model trained in this process?)"
         self._end("unplayable", why)
@@ -253,13 +251,12 @@ class Replayer(Box):
         """Decide what became of the replay, if the program closes its run in the failing step."""
         if self.result is None:
             self._end_if_reproduced(None)
-        super().close()
 
     # ---- the verdict
 
     def _end_if_reproduced(self, error: BaseException | None) -> None:
         """End the replay if the program has ended itself in the failing step, with its fault."""
-        if self._number() != self.target:
+        if self.box.number() != self.target:
             return
         if self.facts["cause"] == "exception":
             is_same = type(error).__name__ == self.facts["text"].partition(":")[0]
@@ -274,7 +271,7 @@ class Replayer(Box):
     def _compare(self) -> tuple[int, int]:
         """Compare all digests; return how many of the last step's are equal, and their number."""
         equal = total = 0
-        for step in self.steps:
+        for step in self.box.steps:
             kept = self.kept.get(step.number)
             if kept is None or step.number < self.since:
                 continue
@@ -313,13 +310,13 @@ class Replayer(Box):
         It was transient if the program ran from its first step and computed the same until then:
         nothing but the step itself is left to explain it.
         """
-        has_compared = any(step.number in self.kept for step in self.steps[:-1])
+        has_compared = any(step.number in self.kept for step in self.box.steps[:-1])
         is_same = has_compared and all(step == self.target for step, _ in self.differences)
         return "transient" if self.from_start and is_same else "unreproduced"
 
     def _changed(self) -> list[dict[str, Any]]:
         """Return the plain variables of the program that were others in the last step."""
-        step = next((one for one in self.steps if one.number == self.target), None)
+        step = next((one for one in self.box.steps if one.number == self.target), None)
         kept = self.kept.get(self.target, {}).get("variables", [])
         pairs = changed(kept, step.variables or []) if step is not None else []
         return [
@@ -334,7 +331,7 @@ class Replayer(Box):
         ]
 
     def _has_same_loss(self) -> bool:
-        now = next((s.losses for s in self.steps if s.number == self.target), [])
+        now = next((s.losses for s in self.box.steps if s.number == self.target), [])
         kept = self.kept[self.target]["losses"] if self.target in self.kept else []
         pairs = [
             (a, b)
@@ -385,11 +382,10 @@ class Replayer(Box):
 
 
 def run_eagerly() -> None:
-    """Run all code without torch.compile from now on, where this torch can."""
+    """Run all code without torch.compile from now on."""
     import torch
 
-    if hasattr(torch.compiler, "set_stance"):
-        torch.compiler.set_stance("force_eager")
+    torch.compiler.set_stance("force_eager")
 
 
 def _fill(tensor: Any, value: Any) -> None:

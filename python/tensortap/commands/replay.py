@@ -300,7 +300,7 @@ def child(plan_path: str) -> None:
                 then=write,
             )
         )
-        return made[0]
+        return made[0].box
 
     def put() -> None:
         box.waiting.append(make())
@@ -313,4 +313,4 @@ def child(plan_path: str) -> None:
     with suppress(SystemExit):  # an error was noted where the run was closed
         supervise(start, finish, *program)
     if made:
-        made[0].program_ended(None)
+        made[0].box.program_ended(None)

@@ -365,9 +365,9 @@ def main(options: dict[str, str], words: list[str]) -> None:
 
 def new_box(every: int, limit: int | None, on_spike: bool) -> Any:
     """Return a black box that sees batches from now on."""
-    from tensortap.blackbox.box import Box
+    from tensortap.blackbox.writer import black_box
 
-    return Box(every, limit, on_spike)
+    return black_box(every, limit, on_spike)
 
 
 def supervise(

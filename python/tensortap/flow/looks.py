@@ -33,9 +33,7 @@ def looks_of(flow: _core.Flow) -> tuple[list[Look], list[Look]]:
         return plain, plain
     kinds = [(name, code, line, *value) for name, code, line, _, _, *value in places]
     blocks = folded(labels, kinds)
-    return plain, [
-        (code, label, first) for code, (label, first) in zip(codes, blocks, strict=True)
-    ]
+    return plain, [(code, label, first) for code, (label, first) in zip(codes, blocks, strict=True)]
 
 
 # ---- labels

@@ -21,7 +21,7 @@ from tensortap.private.modules import (
 if TYPE_CHECKING:
     import torch
 
-#: The name of the model itself.  Only what follows another tool has its own: see inherited.py there.
+#: The name of the model itself; what follows another tool has its own, in its inherited.py.
 ROOT = "(root)"
 #: What to do about what is not seen inside a compiled graph.
 RUN_EAGERLY = 'torch.compiler.set_stance("force_eager") runs it as it is written'

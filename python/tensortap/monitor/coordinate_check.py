@@ -132,9 +132,9 @@ class RefinedCoordinateCheck:
 
     def _put(self, consumer: Any, root: torch.nn.Module) -> dict[str, torch.nn.Module]:
         """Watch every module but the root; return those modules by name."""
-        found = {}
+        found, top = {}, unwrapped(root)
         for name, module, is_called in names.modules(root, self.monitor.format_module_name_fn):
-            if is_called and module is not unwrapped(root) and not self.monitor._is_name_excluded(name):
+            if is_called and module is not top and not self.monitor._is_name_excluded(name):
                 consumer.add(module, name)
                 found[name] = module
         return found

@@ -80,7 +80,7 @@ def leave(run: Recording) -> None:
 
 
 def open_run() -> Recording | None:
-    """Return the run that events go to, the innermost one; python/ext/runs/open_run.c asks alike."""
+    """Return the run that events go to, the innermost one; C asks in runs/open_run.c."""
     return _open_runs[-1] if _open_runs else None
 
 

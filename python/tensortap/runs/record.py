@@ -376,9 +376,10 @@ def _box(every: int | None, limit: int | None, on: str | None) -> Box | None:
         _check("black_box_bytes", limit, int, accepted, lambda count: count >= 1)
     if on not in (None, "spike"):
         raise ValueError(f"black_box_on must be 'spike' or None, not {on!r}")
-    from tensortap.blackbox import box
+    from tensortap.blackbox.box import waiting
+    from tensortap.blackbox.writer import black_box
 
-    return box.waiting.pop() if box.waiting else box.Box(every, limit, on == "spike")
+    return waiting.pop() if waiting else black_box(every, limit, on == "spike")
 
 
 def _check_nothing_watched(optimizer: object, watching: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ class Replay:
     def __enter__(self) -> Replay:
         self._folder = tempfile.TemporaryDirectory(prefix="tensortap-replay-")
         self._player.home = os.path.join(self._folder.name, "run")
-        box.waiting.append(self._player)
+        box.waiting.append(self._player.box)
         self._run = record(black_box=1, **self._options)
         return self
 
@@ -97,7 +97,7 @@ class Replay:
         is_end = isinstance(error, ReplayEndedError)
         try:
             if not is_end:
-                self._player.program_ended(error)
+                self._player.box.program_ended(error)
         except ReplayEndedError:
             is_end = error is None or self._player.result != {}
         finally:
