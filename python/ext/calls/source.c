@@ -313,7 +313,7 @@ int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *m
         calls_traced_update(state, tap);
     } else if (!PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError,
-                     "calls of %s cannot be seen: it is no nn.Module of torch 2.1 or later",
+                     "calls of %s cannot be seen: it is no nn.Module of torch 2.6 or later",
                      Py_TYPE(module)->tp_name);
     }
     if (!is_added && link != NULL)

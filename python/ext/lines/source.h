@@ -121,7 +121,7 @@ typedef struct lines_event {
 } lines_event;
 
 enum {
-    LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
+    LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested */
     LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too; with
                               names, LINES_TOUCHED as well */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even

@@ -205,7 +205,7 @@ static PyObject *log_ask(PyObject *obj, PyObject *args)
         return NULL;
     Py_XSETREF(self->current_node, binding_import("torch._C", "_current_autograd_node"));
     Py_XSETREF(self->sequence_number, binding_import("torch._C._autograd", "_get_sequence_nr"));
-    PyErr_Clear(); /* an older torch: backward is not linked to forward */
+    PyErr_Clear(); /* private names: without them backward is not linked to forward */
     Py_XSETREF(self->is_grad_enabled, binding_import("torch", "is_grad_enabled"));
     Py_XSETREF(self->disabled_dispatch, binding_import("torch._C", "_disabled_torch_dispatch_impl"));
     Py_XSETREF(self->free_weak_ref, binding_import("torch", "UntypedStorage._free_weak_ref"));

@@ -20,7 +20,7 @@ class Guard:
     """The rules of one run that is being written.
 
     A finding is printed once and kept in the run as a note.  With "stop" an error-level finding
-    raises UnhealthyError, unless somebody else stops the training (`on_stop`).
+    raises UnhealthyError, unless a trainer's callback stops the training (`should_stop`).
     """
 
     def __init__(

@@ -104,11 +104,11 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
 
         Where it does not, torch never compiles that code again; so a stance is better.
         """
-        return not self._eager or hasattr(torch.compiler, "set_stance")
+        return True
 
     def __enter__(self) -> Self:
         """Begin."""
-        if self._eager and hasattr(torch.compiler, "set_stance"):
+        if self._eager:
             self._stance = torch.compiler.set_stance("force_eager")
             self._stance.__enter__()
         return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
