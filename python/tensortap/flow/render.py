@@ -19,6 +19,7 @@ from tensortap import _core
 from tensortap.display import session
 from tensortap.display.graphviz import GraphvizError, draw
 from tensortap.flow.html_page import html_page
+from tensortap.flow.inherited import FOLDER, PREFIX
 from tensortap.flow.looks import Look, looks_of
 from tensortap.runs import process
 
@@ -53,8 +54,8 @@ class Destination:
 
     show: bool | None = None
     save: bool = False
-    save_dir: str = "monitorch_outputs"
-    file_prefix: str = "tensor_flow"
+    save_dir: str = FOLDER
+    file_prefix: str = PREFIX
     filename: str | None = None
 
     def path(self) -> Path:
@@ -204,7 +205,7 @@ def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
         _ = drawing.svg  # may fail
         if saved is None and not is_notebook:  # a terminal shows no pictures
             with tempfile.NamedTemporaryFile(
-                suffix=".html", prefix="tensor_flow_", delete=False
+                suffix=".html", prefix=f"{PREFIX}_", delete=False
             ) as page:
                 page.write(drawing.bytes_of(".html"))
             saved = Path(page.name)

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 
 from tensortap import _core
 from tensortap.display import session
-from tensortap.flow.guess import Guess, arguments_for
+from tensortap.flow.inherited import FOLDER, PREFIX, Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
 
@@ -81,8 +81,8 @@ class MonitorRuntime:
         *,
         show: bool | None = None,
         save: bool = False,
-        save_dir: str | os.PathLike[str] = "monitorch_outputs",
-        file_prefix: str = "tensor_flow",
+        save_dir: str | os.PathLike[str] = FOLDER,
+        file_prefix: str = PREFIX,
         max_nodes: int = 12,
         max_vector: int = 32,
         max_matrix: int = 8,

@@ -13,10 +13,9 @@ from typing import Any
 
 from tensortap.monitor.attention import monitor_scaled_dot_product_attention
 from tensortap.monitor.coordinate_check import RefinedCoordinateCheck, l2_norm
-from tensortap.monitor.hooks import HooksManager
+from tensortap.monitor.inherited import HooksManager, default_format_module_name_fn
 from tensortap.monitor.mixin import MonitorMixin
 from tensortap.monitor.module_monitor import ModuleMonitor
-from tensortap.monitor.names import default_format_module_name_fn
 from tensortap.monitor.storage import StorageManager
 
 # Without the two of __getattr__: `import *` would need their libraries.

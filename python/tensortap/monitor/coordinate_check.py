@@ -20,8 +20,8 @@ from tensortap import _core
 from tensortap.models import forward
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph, unwrapped
 from tensortap.monitor import names
-from tensortap.monitor.hooks import weakly
 from tensortap.monitor.reference_module import Copies
+from tensortap.monitor.weak import weakly
 from tensortap.private.trees import list_tensors, map_tensors
 
 if TYPE_CHECKING:

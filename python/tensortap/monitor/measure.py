@@ -21,9 +21,10 @@ from tensortap.compiled.module_call import what_hides_modules
 from tensortap.devices import statistics
 from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.monitor import metric, names
-from tensortap.monitor.hooks import HooksManager, weakly
+from tensortap.monitor.inherited import HooksManager
 from tensortap.monitor.metric import Call, Plan, Wanted
 from tensortap.monitor.results import Results
+from tensortap.monitor.weak import weakly
 from tensortap.private.shards import local_part
 from tensortap.private.tensors import is_view, set_grad_mode
 

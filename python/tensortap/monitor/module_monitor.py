@@ -28,15 +28,15 @@ import torch
 
 from tensortap import _core
 from tensortap.monitor import metric, names, results
+from tensortap.monitor.inherited import default_format_module_name_fn
 from tensortap.monitor.measure import Measure
 from tensortap.monitor.metric import Aggregation, Function, Metric
 from tensortap.monitor.mixin import MonitorMixin
-from tensortap.monitor.names import default_format_module_name_fn
 from tensortap.monitor.reference_module import Reference
 from tensortap.monitor.storage import StorageManager
 
 if TYPE_CHECKING:
-    from tensortap.monitor.hooks import HooksManager
+    from tensortap.monitor.inherited import HooksManager
 
 Module = torch.nn.Module
 

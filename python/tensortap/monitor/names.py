@@ -10,31 +10,6 @@ from collections.abc import Callable, Iterator
 import torch
 
 from tensortap.models.modules import can_run, named_parameters, walk
-from tensortap.private.modules import WRAPPERS
-
-ROOT = "[root module]"
-PREFIXES = set(WRAPPERS.values()) - {"module"}  # which a module of the user's may be called
-
-
-def default_format_module_name_fn(name: str) -> str:
-    """Return the name of a module without the parts that wrappers add.
-
-    Args:
-        name: The name from `named_modules()`.
-
-    Returns:
-        The name; "[root module]" for the model itself.
-
-    Example:
-        >>> from tensortap.monitor import default_format_module_name_fn
-        >>> default_format_module_name_fn("_orig_mod.fc")
-        'fc'
-    """
-    if name == "" or name in PREFIXES:
-        return ROOT
-    for wrapper in PREFIXES:
-        name = name.replace(f"{wrapper}.", "")
-    return name
 
 
 def modules(

@@ -12,8 +12,8 @@ import torch
 
 from tensortap import _core
 from tensortap.monitor import names
-from tensortap.monitor.hooks import weakly
 from tensortap.monitor.mixin import MonitorMixin
+from tensortap.monitor.weak import weakly
 from tensortap.private.trees import map_tensors
 
 if TYPE_CHECKING:

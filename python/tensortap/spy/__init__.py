@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from tensortap.spy.call_tracer import CallEvent, CallTracer
 from tensortap.spy.debugger import BaseDebugger
+from tensortap.spy.inherited import squash_numeric_indices
 from tensortap.spy.saver import DebugContext, TensorSaver, get_debug_context, spy_save
 from tensortap.spy.trace_graph import (
     Node,
@@ -20,7 +21,6 @@ from tensortap.spy.trace_graph import (
     prune_leaves,
     render_graph,
     save_tree_json,
-    squash_numeric_indices,
 )
 
 __all__ = [

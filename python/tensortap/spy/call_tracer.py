@@ -21,7 +21,8 @@ from weakref import ref
 from tensortap import _core
 from tensortap.compiled.module_call import what_hides_modules
 from tensortap.files.chrome import Span, chrome_trace
-from tensortap.spy.debugger import UNKNOWN, BaseDebugger
+from tensortap.spy.debugger import BaseDebugger
+from tensortap.spy.inherited import UNKNOWN
 
 if TYPE_CHECKING:
     import torch

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
 from tensortap.models.modules import walk
+from tensortap.spy.inherited import ROOT, UNKNOWN
 
 if TYPE_CHECKING:
     import torch
-
-ROOT = "root"  # the path of the model itself
-UNKNOWN = "unknown"
 
 
 class BaseDebugger:

@@ -25,8 +25,9 @@ from tensortap.compiled.hooks import hidden
 from tensortap.files.locks import make_lock
 from tensortap.runs.program import rank_and_size
 from tensortap.spy.compiled import traced_save
-from tensortap.spy.debugger import UNKNOWN, BaseDebugger
+from tensortap.spy.debugger import BaseDebugger
 from tensortap.spy.file_names import safe_name, site_name
+from tensortap.spy.inherited import ALONE, UNKNOWN, ContextNames
 from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torch, stats_json
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class TensorSaver(BaseDebugger):
         return self._run
 
 
-class DebugContext:
+class DebugContext(ContextNames):
     """Make `spy_save` save inside a `with` block; the innermost block is used.
 
     Leaving the block waits until everything is on disk, and raises OSError, with the file's
@@ -258,11 +259,6 @@ class DebugContext:
         self.prefix = prefix
         self.module_path_override = module_path_override
 
-    @property
-    def debugger(self) -> Any:
-        """The saver, by its other name."""
-        return self.saver
-
     def __enter__(self) -> Self:
         _entered.set((*_entered.get(()), self))
         return self
@@ -295,7 +291,7 @@ class DebugContext:
         if self.module_path_override is not None:
             path = self.module_path_override
         elif module is None:
-            path = "manual"
+            path = ALONE
         else:
             path = saver.get_module_path(module)
             if path == UNKNOWN:

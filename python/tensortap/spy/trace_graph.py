@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tensortap.spy.digraph import Digraph
-
-ROOT = "root"  # the path of the model itself, and the name of the tree
+from tensortap.spy.inherited import ROOT
+from tensortap.spy.inherited import squash_numeric_indices as squash_numeric_indices
 
 
 @dataclass(eq=False)
@@ -160,24 +160,6 @@ def _insert(root: Node, path: str, order: int) -> Node:
             node.children[part] = Node(part, first_seen=order, parents={node.name})
         node = node.children[part]
     return node
-
-
-def squash_numeric_indices(tree: Node) -> Node:
-    """Return the tree itself: `build_tree` has folded the numbers already.
-
-    Args:
-        tree: A tree from `build_tree`.
-
-    Returns:
-        The same tree.
-
-    Example:
-        >>> from tensortap.spy import build_tree, squash_numeric_indices
-        >>> tree = build_tree(["a.0"])
-        >>> squash_numeric_indices(tree) is tree
-        True
-    """
-    return tree
 
 
 def prune_leaves(tree: Node) -> Node:

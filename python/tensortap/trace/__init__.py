@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from tensortap.trace.callbacks import TraceCallbackError
 from tensortap.trace.hdf5_saver import H5PYSaverCallback
-from tensortap.trace.model_tracer import ModelTracer, TracedModel, trace_model
+from tensortap.trace.inherited import TracedModel, trace_model
+from tensortap.trace.model_tracer import ModelTracer
 from tensortap.trace.path_list import PathList, TracePath, paths
 from tensortap.trace.results import (
     GlobalVariableResult,

@@ -5,14 +5,13 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tensortap.trace.inherited import LISTS, count_parameters
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 Callback = Callable[..., Any]
-LISTS = 4  # parameters: name, values, iterations, ranks
 
 
 class TraceCallbackError(RuntimeError):
@@ -62,7 +61,7 @@ def run(
     for callback in callbacks:
         count = LISTS if with_lists else 2
         if not getattr(callback, "takes_both_forms", False):
-            count = _parameters(callback)
+            count = count_parameters(callback)
         try:
             if count == 2:
                 callback(name, result)
@@ -85,15 +84,3 @@ def failure(kind: str, callback: Callback, name: str, error: Exception) -> Excep
         return made
     except TypeError:
         return TraceCallbackError(text)
-
-
-def _parameters(callback: Callback) -> int:
-    """Count the arguments that it takes: 2 is the dataclass form, 3 and 4 the lists."""
-    try:
-        kinds = [one.kind for one in inspect.signature(callback).parameters.values()]
-    except (TypeError, ValueError):
-        return LISTS
-    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
-    count = LISTS if is_open else sum(kind in positional for kind in kinds)
-    return min(max(count, 2), LISTS)

@@ -12,16 +12,16 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from tensortap.track.calls import auto_diff, fstack, get_call_stack
-from tensortap.track.log import (
+from tensortap.track.inherited import (
     IndentManager,
-    ThreadFileHandler,
+    check_run_count,
+    extract_tensor_info,
     h4logger,
-    log2file,
-    logger,
+    is_content_changed,
     setup_logger,
 )
-from tensortap.track.log import log_change as _log_change
-from tensortap.track.rendering import check_run_count, extract_tensor_info, is_content_changed
+from tensortap.track.inherited import log_change as _log_change
+from tensortap.track.log import ThreadFileHandler, log2file, logger
 from tensortap.track.tracking import block, debug_trace, var_tracker
 
 __all__ = [

@@ -15,24 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from time import perf_counter
 from typing import Any, TypeVar
 
+from tensortap.track.inherited import words
 from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_ERROR = 200
-
-_WORDS = {  # in English and in Chinese
-    "function": ("function", "函数"),
-    "called": ("called at", "被调用于"),
-    "input": ("input", "输入"),
-    "output": ("output", "输出"),
-    "time": ("time", "耗时"),
-}
-
-
-def words() -> dict[str, str]:
-    """Return the labels of the language that TENSORTAP_LANG names."""
-    is_chinese = os.environ.get("TENSORTAP_LANG", "").lower().startswith("zh")
-    return {key: both[is_chinese] for key, both in _WORDS.items()}
 
 
 class Watching:

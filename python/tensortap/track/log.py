@@ -29,45 +29,6 @@ logger.setLevel(logging.INFO)
 logger.propagate = False
 
 
-class IndentManager:
-    """The depth of this thread's tree; every thread has its own.
-
-    Example:
-        >>> from tensortap.track import IndentManager
-        >>> IndentManager.get()
-        0
-    """
-
-    @staticmethod
-    def get() -> int:
-        """Return how many calls are open."""
-        return log.depth
-
-    @staticmethod
-    def increase() -> int:
-        """Go one call deeper."""
-        log.depth += 1
-        return log.depth
-
-    @staticmethod
-    def decrease() -> int:
-        """Come back from a call."""
-        log.depth -= 1  # never below 0
-        return log.depth
-
-    @staticmethod
-    def text() -> str:
-        """Return the guides that stand before a line."""
-        return "│   " * log.depth
-
-
-def log_folder() -> Path:
-    """Return $TENSORTAP_LOG_DIR, or ttracker_logs; $TENSORTAP_LOG_TAG is a folder in it."""
-    folder = Path(os.environ.get("TENSORTAP_LOG_DIR") or "ttracker_logs")
-    tag = os.environ.get("TENSORTAP_LOG_TAG") or os.environ.get("LTAG")  # as in ttracker
-    return folder / tag if tag else folder
-
-
 class _ThreadFile(threading.local):
     """The open file of one thread; a forked child opens its own."""
 
@@ -174,46 +135,15 @@ class ThreadFileHandler(logging.Handler):
 _default: dict[Path, ThreadFileHandler] = {}
 
 
-def _default_handler() -> ThreadFileHandler:
+def default_handler() -> ThreadFileHandler:
+    """Return the handler that writes below the folder of the log."""
+    from tensortap.track.inherited import log_folder  # imports this file
+
     folder = log_folder()
     handler = _default.get(folder)
     if handler is None:  # two threads may come here: the first one's stays, with its open file
         handler = _default.setdefault(folder, ThreadFileHandler(folder))
     return handler
-
-
-def h4logger(path: str | os.PathLike[str] | None = None) -> ThreadFileHandler:
-    """Return a handler for `logger.addHandler` that writes a file for each thread.
-
-    Args:
-        path: Folder of the files. Defaults to that of the log.
-
-    Returns:
-        The handler.
-
-    Example:
-        >>> from tensortap.track import h4logger, logger
-        >>> handler = h4logger("logs")
-        >>> logger.addHandler(handler)
-        >>> logger.removeHandler(handler)
-    """
-    return ThreadFileHandler(path) if path is not None else ThreadFileHandler(log_folder())
-
-
-def setup_logger() -> logging.Logger:
-    """Add the file handler to the logger, once.
-
-    Returns:
-        The logger.
-
-    Example:
-        >>> from tensortap.track import logger, setup_logger
-        >>> setup_logger() is logger
-        True
-    """
-    if not any(isinstance(handler, ThreadFileHandler) for handler in logger.handlers):
-        logger.addHandler(_default_handler())
-    return logger
 
 
 # ---- what TrackLog asks for
@@ -256,7 +186,7 @@ def _keep(text: str) -> None:
             for line in text.split("\n"):
                 handler.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, line, (), None))
     if not has_file:
-        handler = _default_handler()
+        handler = default_handler()
         handler.write_lines(text)
         log.file(handler.file())
 
@@ -280,26 +210,3 @@ def log2file(text: object) -> None:
         start
     """
     log.text(text if isinstance(text, str) else str(text))
-
-
-def log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
-    """Log one value; of a tuple, such as the input of a hook, each item.
-
-    Args:
-        prestr: Text before the name.
-        name: Name of the value.
-        value: The value.
-        indent: Text at the start of the line.
-        lineno: Line in the program; 0 for none.
-
-    Example:
-        >>> from tensortap.track import _log_change
-        >>> _log_change("", "x", 1, "")
-        ├─ [Var] x@0 value: 1
-    """
-    before = f"{prestr} " if prestr else ""
-    if isinstance(value, tuple) and value:
-        for i, item in enumerate(value):
-            log.value(indent, before, f"{name}[{i}]", item, lineno)
-    else:
-        log.value(indent, before, name, value, lineno)

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from tensortap import _core
 from tensortap.display import session
 from tensortap.display.session import Owner, owner_of
-from tensortap.track.calls import Described, Watching, words, wrap
+from tensortap.track.calls import Described, Watching, wrap
+from tensortap.track.inherited import words
 from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,4 +1,4 @@
-"""Forward hooks that are removed together.
+"""What is here only because torch-module-monitor has it; its programs run with a changed import.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -7,27 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
-from weakref import ref
 
-from tensortap.compiled.hooks import unseen
+from tensortap.private.modules import WRAPPERS
 
 if TYPE_CHECKING:
     import torch
 
+ROOT = "[root module]"  # the model itself; elsewhere it is "(root)"
+PREFIXES = set(WRAPPERS.values()) - {"module"}  # which a module of the user's may be called
 
-def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., Any]:
-    """Wrap a bound method such that the wrapper keeps neither its object nor *owner* alive.
 
-    Returns *otherwise* once they are gone; a call holds *owner* until it returns. Dynamo never
-    compiles it.
+def default_format_module_name_fn(name: str) -> str:
+    """Return the name of a module without the parts that wrappers add.
+
+    Args:
+        name: The name from `named_modules()`.
+
+    Returns:
+        The name; "[root module]" for the model itself.
+
+    Example:
+        >>> from tensortap.monitor import default_format_module_name_fn
+        >>> default_format_module_name_fn("_orig_mod.fc")
+        'fc'
     """
-    weak_owner, weak_self, function = ref(owner), ref(method.__self__), method.__func__
-
-    def call(*args: Any) -> Any:
-        alive, bound = weak_owner(), weak_self()
-        return otherwise if alive is None or bound is None else function(bound, *args)
-
-    return unseen(call, is_traced=False)
+    if name == "" or name in PREFIXES:
+        return ROOT
+    for wrapper in PREFIXES:
+        name = name.replace(f"{wrapper}.", "")
+    return name
 
 
 class HooksManager:

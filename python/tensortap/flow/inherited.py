@@ -1,5 +1,6 @@
-"""Find arguments for a function that `run` calls.
+"""What is here only because monitorch has it; its programs run with a changed import.
 
+Names of folders and files, and the arguments that `run` finds or guesses.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -12,6 +13,9 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+FOLDER = "monitorch_outputs"  # of charts
+PREFIX = "tensor_flow"  # of their files
 
 Parameter = inspect.Parameter
 
