@@ -600,7 +600,7 @@ def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
 
 _open_runs: list[Any]  # of runs/process.py
 
-def _owner(code_or_file: CodeType | str, /) -> int: ...  # an Owner of display/session.py
+def _owner(code_or_file: CodeType | str, /) -> int: ...  # an Owner of files/owners.py
 def _plain_locals(frame: FrameType, /) -> dict[str, bool | int | float | str]: ...
 def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...
 def children(

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 
 import tensortap as tt  # noqa: E402
-from tensortap.display.session import Owner, owner_of  # noqa: E402
+from tensortap.files.owners import Owner, owner_of  # noqa: E402
 
 
 @dataclasses.dataclass

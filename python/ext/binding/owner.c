@@ -13,17 +13,20 @@ static const struct {
     const char *begin;
     binding_owner owner;
 } generated[] = {
-    { "<frozen ", BINDING_OWNER_PYTHON },           { "<eval_with_key>", BINDING_OWNER_TORCH },
-    { "<__array_function__", BINDING_OWNER_PACKAGE }, { "<attrs", BINDING_OWNER_PACKAGE },
-    { "<decorator-gen", BINDING_OWNER_PACKAGE },    { "<@beartype", BINDING_OWNER_PACKAGE },
+    { "<frozen ", BINDING_OWNER_PYTHON },
+    { "<eval_with_key>", BINDING_OWNER_TORCH },
+    { "<__array_function__", BINDING_OWNER_PACKAGE },
+    { "<attrs", BINDING_OWNER_PACKAGE },
+    { "<decorator-gen", BINDING_OWNER_PACKAGE },
+    { "<@beartype", BINDING_OWNER_PACKAGE },
     { "<lambdifygenerated", BINDING_OWNER_PACKAGE },
 };
 
 /* The folder of a module that was imported, with a slash; NULL: it was not, or has none. */
 static char *folder_of(const char *name)
 {
-    PyObject *key = PyUnicode_FromString(name);                                  /* owned */
-    PyObject *module = key != NULL ? PyImport_GetModule(key) : NULL;             /* owned */
+    PyObject *key = PyUnicode_FromString(name);                                          /* owned */
+    PyObject *module = key != NULL ? PyImport_GetModule(key) : NULL;                     /* owned */
     PyObject *file = module != NULL ? PyObject_GetAttrString(module, "__file__") : NULL; /* owned */
     const char *path = file != NULL && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : NULL;
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
@@ -64,9 +67,10 @@ static binding_owner owner_of_file(binding_state *state, const char *file)
 /* Did dataclasses or namedtuple generate this code, which has no file either? */
 static bool is_of_a_class(PyCodeObject *code)
 {
-    PyObject *names = NULL; /* owned */
+    PyObject *names = NULL;                                   /* owned */
     PyObject *prefix = PyUnicode_FromString("__create_fn__"); /* owned */
-    bool is_so = prefix != NULL && PyUnicode_Tailmatch(code->co_qualname, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
+    bool is_so =
+        prefix != NULL && PyUnicode_Tailmatch(code->co_qualname, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
     if (!is_so && (names = PyCode_GetVarnames(code)) != NULL && PyTuple_GET_SIZE(names) > 0)
         is_so = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "_cls") == 0;
     PyErr_Clear();

@@ -96,7 +96,7 @@ PyObject *binding_import(const char *module, const char *attributes);
 
 /* ---- code ---------------------------------------------------------------- */
 
-/* Whose code it is; Owner in display/session.py has the same numbers. */
+/* Whose code it is; Owner in files/owners.py has the same numbers. */
 typedef enum binding_owner {
     BINDING_OWNER_PROGRAM, /* the user's: also what was typed, and cells of notebooks */
     BINDING_OWNER_PACKAGE, /* something that was installed */

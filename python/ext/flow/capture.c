@@ -91,8 +91,8 @@ static PyObject *flow_off(PyObject *self, PyObject *Py_UNUSED(none))
 /* An object of its own that is off: what is captured from now on is not in it. */
 static PyObject *flow_copy(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *copy = PyObject_CallFunctionObjArgs((PyObject *)Py_TYPE(self), flow_of(self)->select,
-                                                  NULL); /* owned */
+    PyObject *copy =
+        PyObject_CallFunctionObjArgs((PyObject *)Py_TYPE(self), flow_of(self)->select, NULL); /* owned */
     if (copy != NULL && flow_chart_copy(&flow_of(self)->chart, &flow_of(copy)->chart) < 0) {
         Py_CLEAR(copy);
         PyErr_NoMemory();
@@ -179,10 +179,9 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-BINDING_CLASS(
-    flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
-    { Py_tp_doc,
-      "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
-    { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
-    { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters }, { Py_tp_methods, methods },
-    { Py_sq_length, flow_length });
+BINDING_CLASS(flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
+              { Py_tp_doc,
+                "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
+              { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
+              { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters },
+              { Py_tp_methods, methods }, { Py_sq_length, flow_length });

@@ -140,18 +140,18 @@ struct lines_source {
     uint32_t masks[LINES_FUNCTION_COUNT]; /* consumers that have the function */
     uint32_t bare_mask;                   /* with LINES_BARE */
     uint64_t generation, next_key, next_frame;
-    base_map codes;       /* PyCodeObject -> lines_code */
-    Py_ssize_t extra;     /* index of our table in co_extra of code objects */
-    base_map frames;      /* base_frame -> lines_record */
-    size_t drop_at;       /* so many frames: look for abandoned generators */
-    lines_record *last;   /* the one that had an event last */
-    uint64_t uses;        /* counts events that made frames, for dropping */
-    base_map shared;      /* owner and member -> lines_state of a global, attribute or item, which all
+    base_map codes;      /* PyCodeObject -> lines_code */
+    Py_ssize_t extra;    /* index of our table in co_extra of code objects */
+    base_map frames;     /* base_frame -> lines_record */
+    size_t drop_at;      /* so many frames: look for abandoned generators */
+    lines_record *last;  /* the one that had an event last */
+    uint64_t uses;       /* counts events that made frames, for dropping */
+    base_map shared;     /* owner and member -> lines_state of a global, attribute or item, which all
                            frames that name it share */
-    PyObject *analyse;    /* owned; tensortap.analysis.table.packed_table */
-    PyObject *threading;  /* owned; the module */
-    uint64_t own_errors;  /* ours, not a consumer's */
-    PyObject *own_error;  /* owned or NULL; text of the first */
+    PyObject *analyse;   /* owned; tensortap.analysis.table.packed_table */
+    PyObject *threading; /* owned; the module */
+    uint64_t own_errors; /* ours, not a consumer's */
+    PyObject *own_error; /* owned or NULL; text of the first */
     struct lines_driver *driver; /* owned; of settrace.c or monitoring.c */
     bool is_running;
     unsigned inside; /* threads that are in a callback: their records stay */

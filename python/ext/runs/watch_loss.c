@@ -49,8 +49,7 @@ static base_frame *backward_of_others(const runs_watch *self)
 static PyObject *name_of_caller(binding_state *state, base_frame *backward)
 {
     base_frame *at = base_frame_back(backward), *program = at;
-    while (program != NULL &&
-           binding_owner_of(state, base_frame_code(program)) != BINDING_OWNER_PROGRAM)
+    while (program != NULL && binding_owner_of(state, base_frame_code(program)) != BINDING_OWNER_PROGRAM)
         program = base_frame_back(program);
     if (program == NULL)
         program = at;

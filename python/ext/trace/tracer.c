@@ -213,8 +213,7 @@ static PyMemberDef members[] = {
 };
 
 BINDING_CLASS(trace_tracer, "tensortap._core.PathTracer", trace_tracer, BINDING_GC,
-              { Py_tp_doc,
-                "PathTracer(keep, gather, lists, copies, groups, paths, wide)\n--\n\nFind the "
-                "values that changed." },
+              { Py_tp_doc, "PathTracer(keep, gather, lists, copies, groups, paths, wide)\n--\n\nFind the "
+                           "values that changed." },
               { Py_tp_new, tracer_new }, { Py_tp_dealloc, tracer_dealloc }, BINDING_GC_SLOTS(tracer),
               { Py_tp_methods, methods }, { Py_tp_members, members });

@@ -80,7 +80,7 @@ static void put_callers(tt_buf *text, track_log *log)
 PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
     binding_state *state = ((track_log *)self)->state;
-    PyObject *rows = PyList_New(0);           /* owned */
+    PyObject *rows = PyList_New(0); /* owned */
     base_frame *at = find_user(base_frame_running(), state);
     for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), state)) {
         PyCodeObject *code = base_frame_code(at);

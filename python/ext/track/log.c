@@ -227,8 +227,8 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "logger", "look", "show", "keep", "render", NULL };
     track_log given = { 0 }; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:TrackLog", keywords, &given.logger,
-                                     &given.look, &given.show, &given.keep, &given.render))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:TrackLog", keywords, &given.logger, &given.look,
+                                     &given.show, &given.keep, &given.render))
         return NULL;
     track_log *self = (track_log *)type->tp_alloc(type, 0);
     if (self == NULL)

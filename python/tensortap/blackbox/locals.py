@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tensortap import _core
-from tensortap.display.session import Owner, owner_of
+from tensortap.files.owners import Owner, owner_of
 
 MOST_FRAMES = 16
 MOST_VARIABLES = 64  # of a frame

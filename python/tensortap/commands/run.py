@@ -26,8 +26,8 @@ import tensortap
 from tensortap import _core
 from tensortap.compiled import dynamo
 from tensortap.compiled.hooks import unseen
-from tensortap.display.session import Owner, owner_of
 from tensortap.files.imports import when_imported
+from tensortap.files.owners import Owner, owner_of
 from tensortap.models import living
 from tensortap.models.modules import unwrapped
 from tensortap.private.modules import inside, on_registration

@@ -1,4 +1,4 @@
-"""The session that the program runs in: its own code, where its warnings point, its notebook.
+"""The session that the program runs in: where its warnings point, its notebook.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -7,26 +7,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from enum import IntEnum
-from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensortap import _core
+from tensortap.files.owners import Owner, owner_of
 
-
-class Owner(IntEnum):
-    """Whose some code is; python/ext/binding/owner.c decides."""
-
-    PROGRAM = 0  # the user's: also what was typed, and cells of notebooks
-    PACKAGE = 1  # something that was installed
-    PYTHON = 2  # its library, and what that generates
-    TORCH = 3
-    OURS = 4
-
-
-def owner_of(code: CodeType | str) -> Owner:
-    """Return whose a code object is, or a file of this name."""
-    return Owner(_core._owner(code))
+if TYPE_CHECKING:
+    from tensortap import _core
 
 
 def warn(

@@ -11,7 +11,7 @@ import os
 import tempfile
 from types import CodeType
 
-from tensortap.display.session import Owner, owner_of
+from tensortap.files.owners import Owner, owner_of
 
 EVERY_LINE = (0, 2**31 - 1)
 

@@ -15,7 +15,7 @@ import torch
 
 from tensortap import _core
 from tensortap.compiled.dynamo import count_graphs
-from tensortap.display.session import Owner, owner_of
+from tensortap.files.owners import Owner, owner_of
 from tensortap.models.modules import named_parameters, unwrapped, walk
 from tensortap.operators.operator import ITEM_BY_ITEM
 from tensortap.private.autograd import RUN_BACKWARD, module_call_codes

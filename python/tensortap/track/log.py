@@ -18,8 +18,8 @@ import warnings
 from pathlib import Path
 
 from tensortap import _core
-from tensortap.track.folding import fold
 from tensortap.track.rendering import value_text
+from tensortap.track.wrapping import fold
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from tensortap import _core
 from tensortap.display import session
-from tensortap.display.session import Owner, owner_of
+from tensortap.files.owners import Owner, owner_of
 from tensortap.track.calls import Described, Watching, wrap
 from tensortap.track.inherited import words
 from tensortap.track.log import log
