@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tensortap.track.folding import fold, width
+from tensortap.track.wrapping import width, wrap
 
 pytest.importorskip("torch")
 
@@ -117,34 +117,34 @@ def test_the_log_keeps_whole_lines() -> None:
 def test_lines_end_between_fields() -> None:
     stats = "mean=1 std=0 min=1 max=1 | changed: shape"
     line = f"│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32 | {stats}"
-    assert fold(line, 70).split("\n") == [
+    assert wrap(line, 70).split("\n") == [
         "│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32",
         "│   │     | mean=1 std=0 min=1 max=1 | changed: shape",
     ]
     last = line.replace("├", "└")
-    assert fold(last, 70).split("\n")[1].startswith("│         | mean")
+    assert wrap(last, 70).split("\n")[1].startswith("│         | mean")
 
 
 def test_a_colour_goes_on_below() -> None:
     text = "├─ \x1b[33m" + "word " * 30 + "\x1b[0mend"
-    rows = fold(text, 50).split("\n")
+    rows = wrap(text, 50).split("\n")
     assert all(row.count("\x1b[33m") == 1 for row in rows)
     assert all(row.endswith("\x1b[0m") for row in rows[:-1])
 
 
 def test_letters_that_take_two_columns_count_twice() -> None:
     assert width("函数 x") == 6
-    assert all(width(row) <= 30 for row in fold("├─ " + "输入 函数 " * 20, 30).split("\n"))
+    assert all(width(row) <= 30 for row in wrap("├─ " + "输入 函数 " * 20, 30).split("\n"))
 
 
 def test_a_very_narrow_terminal_still_gets_words() -> None:
     deep = "│   " * 10 + "├─ " + "word " * 20
-    assert all(len(row) < 80 for row in fold(deep, 10).split("\n"))
-    assert fold(deep, 10).count("word") == 20
+    assert all(len(row) < 80 for row in wrap(deep, 10).split("\n"))
+    assert wrap(deep, 10).count("word") == 20
 
 
 def test_a_word_longer_than_the_line_is_cut() -> None:
-    rows = fold("├─ " + "x" * 200, 50).split("\n")
+    rows = wrap("├─ " + "x" * 200, 50).split("\n")
     assert all(len(row) <= 50 for row in rows)
     assert sum(row.count("x") for row in rows) == 200
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tensortap import _core
 from tensortap.track.rendering import value_text
-from tensortap.track.wrapping import fold
+from tensortap.track.wrapping import wrap
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
@@ -160,11 +160,11 @@ def _look(out: object) -> tuple[bool, bool]:
 
 
 def _show(text: str) -> None:
-    """Print on a terminal, folded to its width, or on a stream that cannot write all letters."""
+    """Print on a terminal, wrapped to its width, or on a stream that cannot write all letters."""
     out = sys.stdout
     try:
         if out.isatty():
-            text = fold(text, shutil.get_terminal_size((100, 0)).columns)
+            text = wrap(text, shutil.get_terminal_size((100, 0)).columns)
         out.write(text)
     except UnicodeEncodeError:
         encoding = getattr(out, "encoding", None) or "ascii"

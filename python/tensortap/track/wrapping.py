@@ -15,9 +15,9 @@ _ENDS = (" | ", " <- ", ", ", " ")
 _LEAST = 20  # columns for the text, however deep
 
 
-def fold(text: str, columns: int) -> str:
+def wrap(text: str, columns: int) -> str:
     """Return *text* with no line wider than *columns*, if that leaves room for words."""
-    return "\n".join("\n".join(_fold_line(line, columns)) for line in text.split("\n"))
+    return "\n".join("\n".join(_wrap_line(line, columns)) for line in text.split("\n"))
 
 
 def width(text: str) -> int:
@@ -31,7 +31,7 @@ def width(text: str) -> int:
     )
 
 
-def _fold_line(line: str, columns: int) -> list[str]:
+def _wrap_line(line: str, columns: int) -> list[str]:
     if width(line) <= columns:
         return [line]
     match = _GUIDES.match(_ANSI.sub("", line))
