@@ -12,7 +12,7 @@
 
 PyObject *runs_open_run(const binding_state *state)
 {
-    Py_ssize_t count = PyList_GET_SIZE(state->open_runs);
+    Py_ssize_t count = state->open_runs != NULL ? PyList_GET_SIZE(state->open_runs) : 0; /* at exit */
     return count > 0 ? PyList_GET_ITEM(state->open_runs, count - 1) : NULL;
 }
 
