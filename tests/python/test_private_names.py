@@ -24,6 +24,7 @@ from commands import tensortap  # noqa: E402
 from versions import needs_probes  # noqa: E402
 
 import tensortap as tt  # noqa: E402
+from tensortap.blackbox.writer import Writer  # noqa: E402
 from tensortap.compiled import dynamo  # noqa: E402
 from tensortap.private.capability import Capability  # noqa: E402
 from tensortap.private.modules import UNWRAPPING, inside  # noqa: E402
@@ -230,7 +231,8 @@ def test_a_machine_without_meminfo_has_a_black_box(
     monkeypatch.setattr(Path, "read_text", without)
     with tt.record(tmp_path / "run", black_box=4) as run:
         assert run.box is not None
-        assert run.box.limit > 1 << 20
+        assert isinstance(run.box.role, Writer)
+        assert run.box.role.limit > 1 << 20
 
 
 def test_a_verdict_says_what_was_not_seen(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ static PyObject *flow_clear(PyObject *self, PyObject *args)
 static PyObject *shape_of(const flow_node *node)
 {
     const summary_facts *facts = &node->sight.value.facts;
-    return binding_shape_tuple(facts->shape, facts->ndim);
+    return binding_shape_tuple(facts->shape, facts->ndim > 0 ? facts->ndim : 0); /* below 0: unknown */
 }
 
 static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
