@@ -194,7 +194,7 @@ class Watched:
         parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
         if program.rank_and_size()[1] > 1:
-            named = [(prefix + (path or "(root)"), module) for path, module, _ in walk(model)]
+            named = [(prefix + (path or ROOT), module) for path, module, _ in walk(model)]
             Places.of(recorder).add(model, named, [name for name, _, _ in parameters])
         self._model = ref(model)
         self._notes: set[str] = set()  # those that were written
