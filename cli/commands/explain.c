@@ -116,9 +116,10 @@ static void put_notes(page *p, const tt_answers *notes, bool is_fate)
 }
 
 /* The first and the latest value of each loss and learning rate. */
-static void put_numbers(page *p, tt_run *run)
+static void put_numbers(page *p, tt_run *all)
 {
     int shown = 0;
+    tt_run *joined = tt_overview_join(all), *run = joined != NULL ? joined : all; /* owned */
     for (int32_t site = 0; site < tt_run_site_count(run) && shown < LOSSES; site++) {
         const char *name = tt_run_site_name(run, site);
         tt_point first, latest;
@@ -133,6 +134,7 @@ static void put_numbers(page *p, tt_run *run)
         put(p);
         shown++;
     }
+    tt_run_close(joined);
 }
 
 static tt_exit explain(tt_call *call)

@@ -193,6 +193,8 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
     return st;
 }
 
+static tt_run *whole; /* the numbers of all ranks as one; the run itself if they cannot be joined */
+
 static tt_status print_json(const tt_call *call)
 {
     /* Of all phases training comes first; evaluation has a member of its own. */
@@ -220,17 +222,17 @@ static tt_status print_json(const tt_call *call)
         tt_latest found, other = { .file = -1 };
         if (!tt_site_is_shown(tt_run_site_name(run, site), call->glob))
             continue;
-        st = tt_run_look(run, site, &look, &found, call->err);
+        st = tt_run_look(whole, site, &look, &found, call->err);
         if (st == TT_OK && has_both && found.phases == TT_PHASES_TRAIN)
-            st = tt_run_look(run, site, &evaluation, &other, call->err);
+            st = tt_run_look(whole, site, &evaluation, &other, call->err);
         if (st < 0)
             break;
         if (found.file < 0)
             continue;
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", tt_run_site_name(run, site));
-        tt_json_i64(json, "rank", tt_overview_file(run, found.file).rank);
-        tt_json_i64(json, "points", (int64_t)tt_run_points(run, found.file, site));
+        tt_json_i64(json, "rank", tt_overview_file(whole, found.file).rank);
+        tt_json_i64(json, "points", (int64_t)tt_run_points(whole, found.file, site));
         tt_json_open(json, "findings", '[');
         for (size_t i = 0; i < findings->count; i++)
             for (size_t k = 0; k < findings->items[i].site_count; k++)
@@ -257,12 +259,11 @@ static bool has_rank(const tt_run *run, const tt_look *look)
 /* Prints what is wrong, then the tree; `lines` are on the screen already. */
 static tt_status print_look(const tt_call *call, const tt_look *look, const char *title, int lines)
 {
-    tt_run *run = call->runs[0];
     tt_run_tree *tree = NULL;
     int listed = 0;
     size_t most = SIZE_MAX, evaluated = 0;
-    tt_status st = tt_run_tree_create(run, look, call->glob, args.shows_all ? TT_TREE_UNFOLDED : 0, &tree,
-                                      call->err);
+    tt_status st = tt_run_tree_create(whole, look, call->glob, args.shows_all ? TT_TREE_UNFOLDED : 0,
+                                      &tree, call->err);
     bool is_again = look->phases == TT_PHASES_EVAL && args.look.phases == TT_PHASES_ALL;
     if (st == TT_OK && !is_again) /* findings are of any phase */
         listed = print_findings(call);
@@ -271,7 +272,7 @@ static tt_status print_look(const tt_call *call, const tt_look *look, const char
             tt_terminal.rows > lines + listed + 8 ? (size_t)(tt_terminal.rows - lines - listed - 4) : 4;
     if (st == TT_OK) {
         printf("\n%s", title);
-        st = print_tree(run, tree, most, &evaluated, call->err);
+        st = print_tree(whole, tree, most, &evaluated, call->err);
     }
     if (st == TT_OK && evaluated > 0 && look->phases == 0)
         tt_screen_say(
@@ -294,6 +295,28 @@ static tt_exit no_points(const tt_call *call)
                                                                : "phase");
 }
 
+/* Says of which ranks the numbers are; returns how many lines that took. */
+static int print_ranks(const tt_run *run, const char *glob)
+{
+    if (args.rank >= 0 || tt_overview_rank_count(run) <= 1)
+        return 0;
+    if (whole == run) {
+        tt_screen_say(TT_MOOD_FAINT,
+                      "numbers are of rank %d where it has the site; --rank N shows another's\n",
+                      (int)tt_overview_rank(run, 0));
+        return 1;
+    }
+    int32_t left_out = tt_overview_left_out(run, whole, glob);
+    tt_screen_say(TT_MOOD_FAINT,
+                  "numbers are of the whole job, joined from all ranks; --rank N shows one\n");
+    if (left_out > 0)
+        tt_screen_say(
+            TT_MOOD_FAINT,
+            "%d sites are left out: their parts could not be joined; 'tensortap stats' says why\n",
+            (int)left_out);
+    return 1 + (left_out > 0);
+}
+
 static tt_exit show_run(tt_call *call)
 {
     tt_run *run = call->runs[0];
@@ -306,12 +329,7 @@ static tt_exit show_run(tt_call *call)
     tt_status st = tt_health(run, &(tt_health_options){ .path = call->path }, &findings, call->err);
     if (st < 0 || call->is_json)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
-    if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
-        tt_screen_say(TT_MOOD_FAINT,
-                      "numbers are of rank %d where it has the site; --rank N shows another's\n",
-                      (int)tt_overview_rank(run, 0));
-        lines++;
-    }
+    lines += print_ranks(run, call->glob);
     bool has_both = args.look.phases == TT_PHASES_ALL;
     if (tt_run_shown_count(run, call->glob) == 0)
         return TT_EXIT_FINE;
@@ -330,7 +348,10 @@ static tt_exit show_run(tt_call *call)
 
 static tt_exit show(tt_call *call)
 {
+    tt_run *joined = args.rank < 0 ? tt_overview_join(call->runs[0]) : NULL; /* owned */
+    whole = joined != NULL ? joined : call->runs[0];
     tt_exit code = show_run(call);
+    tt_run_close(joined);
     tt_findings_free(findings);
     return code;
 }

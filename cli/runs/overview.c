@@ -21,6 +21,21 @@ tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
     return tt_cmd_exit(tt_run_open(path, out, err), err);
 }
 
+tt_run *tt_overview_join(tt_run *run)
+{
+    tt_run *joined = NULL;
+    return tt_run_join(run, &joined, NULL) == TT_OK ? joined : NULL;
+}
+
+int32_t tt_overview_left_out(const tt_run *run, const tt_run *joined, const char *glob)
+{
+    int32_t count = 0;
+    for (int32_t site = 0; site < tt_run_site_count(run); site++)
+        count += tt_site_is_shown(tt_run_site_name(run, site), glob) && tt_run_has_points(run, site) &&
+                 !tt_run_has_points(joined, site);
+    return count;
+}
+
 tt_exit tt_overview_open_rank(const char *folder, const char *path, tt_run **out, tt_error *err)
 {
     struct stat about;

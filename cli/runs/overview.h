@@ -10,6 +10,10 @@ tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
 /* How the numbers of a site were joined, and what was left out: "joined from 4 parts on 8 ranks; 2 steps are
  * incomplete (3 of 4 parts)"; NULL: the run is not joined, or one rank has it.  Valid until the next call. */
 const char *tt_overview_joined(const tt_run *run, int32_t site);
+/* All ranks as one, which the caller closes before `run`; NULL: they cannot be joined. */
+tt_run *tt_overview_join(tt_run *run);
+/* How many sites have points on ranks that could not be joined. */
+int32_t tt_overview_left_out(const tt_run *run, const tt_run *joined, const char *glob);
 /* Opens the file of one rank; if it is not there, an error that names those that are. */
 tt_exit tt_overview_open_rank(const char *folder, const char *path, tt_run **out, tt_error *err);
 /* No site matches: says so, and which name was probably meant. */
