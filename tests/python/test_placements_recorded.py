@@ -402,17 +402,11 @@ def test_joined_parameters_are_those_of_the_plain_model(
 ) -> None:
     train_plain(tmp_path / "plain")
     plain, run = tt.open(tmp_path / "plain"), tt.open(runs(way, world)[0])
-    compared = 0
     for name in plain.names("parameter/*"):
-        if "norm" in name and way in ("tp", "fsdp tp"):
-            assert run.stats(name) == []  # nobody says what the ranks of tp have of it
-            continue
         one, whole = plain.stats(name)[0], run.stats(name)[0]
         assert (one.count, one.min, one.max) == (whole.count, whole.min, whole.max), name
         assert whole.mean == pytest.approx(one.mean, rel=1e-6, abs=1e-9)
         assert whole.l2 == pytest.approx(one.l2, rel=1e-6)
-        compared += 1
-    assert compared >= 10
 
 
 def test_joined_gradients_and_outputs_of_tensor_parallel_layers_are_those_of_the_plain_model(
