@@ -341,7 +341,8 @@ class Watched:
             yield FLAT
         if parameter.grad is None and getattr(parameter, "main_grad", None) is not None:
             yield MAIN_GRAD
-        if parameter.numel() == 0 and hasattr(parameter, "ds_id"):
+        # Not numel(): torch.jit.trace would record it.
+        if hasattr(parameter, "ds_id") and parameter.untyped_storage().nbytes() == 0:
             yield EMPTY
 
     def fetch(self, *, waits: bool) -> None:
