@@ -172,7 +172,7 @@ static int64_t count_whole(const holding *h)
         return -1;
     for (int32_t d = 0; d < h->placement->ndim; d++)
         if (__builtin_mul_overflow(count, h->placement->shape[d], &count))
-            return -1;
+            return INT64_MAX; /* no parts add up to that */
     return count;
 }
 
@@ -206,10 +206,13 @@ static bool add_hist(const gathering *g, const holding *h, tt_hist *into)
     if (bytes == NULL || bins == NULL || tt_hist_unpack(bytes, len, bins, BINS, &count) < 0 ||
         count > BINS)
         return false;
-    tt_cursor cursor = tt_cursor_over(bytes, len);
     static const double outside[] = { NAN, INFINITY, -INFINITY };
+    const int64_t outsiders[] = { h->point.stats.nan, h->point.stats.posinf, h->point.stats.neginf };
     for (int i = 0; i < 3; i++)
-        tt_hist_add_value(into, outside[i], (int64_t)(tt_cursor_varint(&cursor) & INT64_MAX));
+        tt_hist_add_value(into, outside[i], outsiders[i]);
+    for (size_t i = 0; i < count; i++)
+        if (bins[i].count > h->point.stats.count)
+            return false;              /* not of this tensor */
     for (size_t i = 0; i < count; i++) /* the edge nearest to zero is in the bin */
         tt_hist_add_value(into, bins[i].high > 0 ? bins[i].low : bins[i].high, bins[i].count);
     return true;
@@ -219,7 +222,7 @@ static bool add_hist(const gathering *g, const holding *h, tt_hist *into)
 static void merge_integers(tt_stats *into, const tt_stats *from)
 {
     uint64_t low = into->isum_lo + from->isum_lo;
-    into->isum_hi += from->isum_hi + (low < from->isum_lo);
+    into->isum_hi = (int64_t)((uint64_t)into->isum_hi + (uint64_t)from->isum_hi + (low < from->isum_lo));
     into->isum_lo = low;
     into->imin =
         from->count > 0 && (into->count == 0 || from->imin < into->imin) ? from->imin : into->imin;
@@ -242,7 +245,7 @@ static void find_shape(const holding *const *parts, int64_t count, tt_point *out
         out->ndim = first->placement->ndim;
         memcpy(out->shape, first->placement->shape, (size_t)out->ndim * sizeof *out->shape);
         for (int32_t d = 1; d < out->ndim; d++)
-            row *= out->shape[d];
+            row *= out->shape[d]; /* no overflow: the parts add up to the product of all */
         if (has_batch && out->ndim > 0 && row > 0)
             out->shape[0] = out->stats.count / row;
         return;
@@ -251,7 +254,7 @@ static void find_shape(const holding *const *parts, int64_t count, tt_point *out
         const tt_point *p = &parts[k]->point;
         bool is_like = p->ndim == out->ndim && memcmp(p->shape + 1, out->shape + 1,
                                                       (size_t)(p->ndim - 1) * sizeof *p->shape) == 0;
-        out->shape[0] += is_like ? p->shape[0] : 0;
+        is_like = is_like && !__builtin_add_overflow(out->shape[0], p->shape[0], &out->shape[0]);
         out->ndim = is_like ? out->ndim : -1;
     }
 }
@@ -323,11 +326,19 @@ static size_t room_for(const gathering *g)
     return (size_t)g->run->count * TT_MESH_DIMS + 64;
 }
 
+/* Could a tensor have these counts?  A file may say anything, and sums of it must not overflow. */
+static bool is_possible(const tt_stats *s)
+{
+    const int64_t most = INT64_C(1) << 40;
+    return s->count <= most && s->nan <= s->count && s->posinf <= s->count && s->neginf <= s->count &&
+           s->zeros <= s->count;
+}
+
 /* Joins what ranks hold of one step and call. */
 static outcome join(const gathering *g, holding *all, size_t count, const holding **parts, size_t room,
                     whole *out)
 {
-    int64_t classes = 1, elements = 0;
+    int64_t classes = 1, others, elements = 0; /* classes: those of the lowest rank's grid */
     bool is_placed = false, is_guess = false;
     *out = (whole){ .parts = 1, .found = 1 };
     for (size_t i = 0; i < count; i++) {
@@ -343,7 +354,7 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
         return JOINED;
     }
     for (size_t i = 0; i < count; i++)
-        if (!find_class(&all[i], &classes, &is_guess) || (is_guess && !g->trusts))
+        if (!find_class(&all[i], i == 0 ? &classes : &others, &is_guess) || (is_guess && !g->trusts))
             return UNKNOWN;
     out->parts = classes;
     out->found = 0;
@@ -351,15 +362,17 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
         return INCOMPLETE;
     memset(parts, 0, (size_t)classes * sizeof *parts);
     for (size_t i = 0; i < count; i++) {
-        const holding **at = &parts[all[i].number];
         if (!is_alike(&all[0], &all[i])) /* another group of ranks: a replica of the whole */
             continue;
+        const holding **at = &parts[all[i].number];
         if (*at != NULL) {
             out->is_unequal |= !is_equal(&(*at)->point, &all[i].point);
             continue;
         }
         *at = &all[i];
         out->found++;
+        if (!is_possible(&all[i].point.stats))
+            return INCOMPLETE;
         elements += all[i].point.stats.count;
     }
     if (is_guess && out->is_unequal)

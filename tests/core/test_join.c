@@ -276,6 +276,30 @@ static void the_norm_of_the_gradients_is_that_of_the_whole(void **state)
     end(&j);
 }
 
+/* The lowest rank claims a grid that is larger than the job, the last one a small one. */
+static void ranks_that_speak_of_other_grids_claim_nothing(void **state)
+{
+    enum { HUGE_GRID = 100000 };
+    (void)state;
+    job j = begin(2, 1, "parameter/w");
+    int32_t *all = calloc(HUGE_GRID, sizeof *all);
+    assert_non_null(all);
+    for (int32_t r = 0; r < HUGE_GRID; r++)
+        all[r] = r;
+    const tt_mesh grid = {
+        .ndim = 1, .name = { "dp" }, .size = { HUGE_GRID }, .coordinate = { HUGE_GRID - 1 }, .ranks = all
+    };
+    assert_int_equal(tt_recorder_mesh(j.rec[0], &grid, &j.mesh[0]), TT_OK);
+    for (int32_t r = 0; r < 2; r++) {
+        place(&j, r, TT_SPREAD_SHARD, TT_SPREAD_COUNT_);
+        put_rows(&j, r, r * 5, r * 5 + 5, 0);
+    }
+    assert_int_equal(tt_run_points(join(&j), 0, 0), 0);
+    assert_int_equal(tt_run_joined(j.run, 0)->incomplete, 1);
+    free(all);
+    end(&j);
+}
+
 static void a_run_without_placements_is_not_joined(void **state)
 {
     (void)state;
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_placement_that_lies_is_caught_by_the_counts),
         cmocka_unit_test(addends_are_not_joined),
         cmocka_unit_test(the_norm_of_the_gradients_is_that_of_the_whole),
+        cmocka_unit_test(ranks_that_speak_of_other_grids_claim_nothing),
         cmocka_unit_test(a_run_without_placements_is_not_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
