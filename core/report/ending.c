@@ -230,6 +230,20 @@ void tt_damage_answer(const tt_run *run, const char *path, int64_t unread, tt_an
     tt_answers_put(out, &damaged);
 }
 
+/* Adds that the last step is none of training: a GAN's pictures after its last optimizer step. */
+static void add_unfinished(const tt_run *run, tt_answers *out)
+{
+    static const char end[] = " has no step of an optimizer"; /* runs/steps.py */
+    tt_note note;
+    for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++)
+        if (strstr(note.text, end) != NULL && note.step == tt_run_totals(run).last_step) {
+            tt_answer last = TT_ANSWER(NOTE, NOTE, .rule = "unfinished-step");
+            last.sentence = tt_answers_text(out, "%s: it has forwards only", note.text);
+            last.first_step = last.last_step = note.step;
+            tt_answers_put(out, &last);
+        }
+}
+
 tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_answers *out)
 {
     const tt_totals totals = tt_run_totals(run);
@@ -244,6 +258,7 @@ tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_an
                                        .sentence = tt_answers_text(
                                            out, "%" PRId64 " events were dropped while recording",
                                            totals.dropped_events)));
+    add_unfinished(run, out);
     if (tt_answers_find_blackbox(out, run, &step)) {
         tt_answer box = TT_ANSWER(NOTE, NOTE, .rule = "black-box");
         box.sentence =

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from commands import tensortap  # noqa: E402
 from recorded import batch, mlp  # noqa: E402
 
 import tensortap as tt  # noqa: E402
@@ -158,3 +159,5 @@ def test_a_last_step_of_forwards_alone_is_noted(tmp_path: Path, is_last: bool) -
             program.do(word)
     notes = [one.text for one in tt.open(tmp_path / "run").notes]
     assert notes == (["step 1, the last, has no step of an optimizer"] if is_last else [])
+    shown = tensortap("show", "run", folder=tmp_path).stdout
+    assert ("step 1, the last, has no step of an optimizer: it has forwards only" in shown) == is_last
