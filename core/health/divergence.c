@@ -10,7 +10,8 @@
 TT_RULE(divergence, "divergence", ERROR, /* looks at */ "a loss",
         "The loss exploded at some step, or is several times what it was at first.",
         /* what to do */
-        "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss",
+        "lower the learning rate, warm it up, or clip gradients; look at the sign of the loss (one of "
+        "reinforcement learning may grow)",
         /* hides */ "loss-spike,update-ratio")
 
 static const char FOLLOWS[] =
@@ -68,7 +69,7 @@ static void find(tt_case *c)
         tt_case_add(c, course);
         tt_case_number(c, "first", before);
         tt_case_number(c, "now", now);
-        tt_case_say(c, TT_SEVERITY_ERROR,
+        tt_case_say(c, TT_SEVERITY_WARNING, /* that of an actor and a critic grows while they learn */
                     "%s has grown: it was %s at step %lld and is about %s at step %lld", course->name,
                     tt_case_text(c, before), (long long)course->first_step, tt_case_text(c, now),
                     (long long)course->last_step);

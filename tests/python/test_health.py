@@ -170,7 +170,7 @@ def test_a_sharp_head_is_no_collapse_of_attention(tmp_path: Path) -> None:
 
 
 def test_the_command_and_python_give_the_same_findings_twice(tmp_path: Path) -> None:
-    run = make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i})
+    run = make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 if i < 20 else 1e7 / i})
     printed = [tensortap("health", "run", "--format", "json", folder=tmp_path) for _ in range(2)]
     assert printed[0].stdout == printed[1].stdout
     assert printed[0].returncode == 1
@@ -178,6 +178,14 @@ def test_the_command_and_python_give_the_same_findings_twice(tmp_path: Path) -> 
     assert found["schema"] == 1
     assert tt.findings.Findings.read(printed[0].stdout) == tt.health(run)
     assert [one["rule"] for one in found["findings"]] == ["divergence"]
+
+
+def test_a_loss_that_only_grows_is_a_warning(tmp_path: Path) -> None:
+    """That of pytorch's example of an actor and a critic grows while they learn."""
+    make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i})
+    done = tensortap("health", "run", folder=tmp_path)
+    assert done.returncode == 0
+    assert "warning  divergence  loss has grown" in done.stdout
 
 
 def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:

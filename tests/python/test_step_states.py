@@ -158,6 +158,7 @@ def test_a_last_step_of_forwards_alone_is_noted(tmp_path: Path, is_last: bool) -
         for word in ("forward", "backward", "a", *(["forward"] if is_last else [])):
             program.do(word)
     notes = [one.text for one in tt.open(tmp_path / "run").notes]
-    assert notes == (["step 1, the last, has no step of an optimizer"] if is_last else [])
+    noted = "step 1, the last, has no step of an optimizer"
+    assert notes == ([noted] if is_last else [])
     shown = tensortap("show", "run", folder=tmp_path).stdout
-    assert ("step 1, the last, has no step of an optimizer: it has forwards only" in shown) == is_last
+    assert (f"{noted}: it has forwards only" in shown) == is_last

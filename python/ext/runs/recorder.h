@@ -50,8 +50,10 @@ typedef struct runs_recorder {
                            RECORDER_SAMPLES is timed and stands for that many) */
     int64_t around_ns;  /* ... on calls, hooks and optimizer steps around them, likewise: thinning tensors
                            does not make these shorter */
-    int64_t around_typical;   /* ns of one timed call or hook, smoothed */
-    runs_recorder_site *site; /* owned; site_cap of them */
+    int64_t around_typical; /* ns of one timed call or hook, smoothed */
+    int64_t timed_ns;       /* sum of the events that were timed, each for itself */
+    enum { AROUND_NOTHING, AROUND_TIMED, AROUND_UNTIMED } around; /* what is going on now */
+    runs_recorder_site *site;                                     /* owned; site_cap of them */
     size_t site_cap;
     uint32_t random;    /* which events are timed */
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
@@ -108,9 +110,12 @@ void runs_recorder_charge(runs_recorder *self, int32_t site, int64_t ns);
 /* The same of one that stands for itself, as all of its kind are timed. */
 void runs_recorder_spend(runs_recorder *self, int32_t site, int64_t ns);
 
-/* Around an event, of which one in RECORDER_SAMPLES is timed: begin's result goes to end. */
+/* Around an event, of which one in RECORDER_SAMPLES is timed: begin's result goes to end.  An event of a
+ * call or hook is timed if and only if that is. */
 static inline int64_t runs_recorder_begin(runs_recorder *self)
 {
+    if (self->around != AROUND_NOTHING)
+        return self->around == AROUND_TIMED ? runs_clock_fine() : 0;
     self->random = self->random * 1664525u + 1013904223u;
     return self->random >> 28 == 0 ? runs_clock_fine() : 0;
 }
@@ -122,12 +127,17 @@ static inline void runs_recorder_end(runs_recorder *self, int32_t site, int64_t 
 
 /* Around what records events: the time that these do not account for.  begin's result goes to end. */
 typedef struct runs_recorder_span {
-    int64_t start; /* 0: not timed */
-    int64_t cost;  /* cost_ns then */
+    int64_t start;  /* 0: not timed */
+    int64_t within; /* timed_ns then */
+    bool is_inner;  /* of another one */
 } runs_recorder_span;
 static inline runs_recorder_span runs_recorder_begin_around(runs_recorder *self)
 {
-    return (runs_recorder_span){ .start = runs_recorder_begin(self), .cost = self->cost_ns };
+    if (self->around != AROUND_NOTHING)
+        return (runs_recorder_span){ .is_inner = true };
+    runs_recorder_span span = { .start = runs_recorder_begin(self), .within = self->timed_ns };
+    self->around = span.start != 0 ? AROUND_TIMED : AROUND_UNTIMED;
+    return span;
 }
 void runs_recorder_end_around(runs_recorder *self, runs_recorder_span span);
 /* What watching has cost so far, the writer's thread included; ns. */

@@ -135,17 +135,19 @@ static int64_t extrapolate(int64_t *typical, int64_t ns)
 void runs_recorder_charge(runs_recorder *self, int32_t site, int64_t ns)
 {
     runs_recorder_site *row = site >= 0 ? runs_recorder_site_at(self, site) : NULL;
+    self->timed_ns += ns;
     runs_recorder_spend(self, site, extrapolate(row != NULL ? &row->typical : &self->typical, ns));
 }
 
-/* What is recorded within is timed for itself; on average the difference is what is around it. */
 void runs_recorder_end_around(runs_recorder *self, runs_recorder_span span)
 {
+    if (span.is_inner)
+        return;
+    self->around = AROUND_NOTHING;
     if (span.start == 0)
         return;
-    int64_t within = self->cost_ns - span.cost;
-    int64_t ns = runs_clock_fine() - span.start;
-    self->around_ns += extrapolate(&self->around_typical, ns) - RECORDER_SAMPLES * within;
+    int64_t ns = runs_clock_fine() - span.start - (self->timed_ns - span.within);
+    self->around_ns += extrapolate(&self->around_typical, ns > 0 ? ns : 0);
 }
 
 int64_t runs_recorder_cost(const runs_recorder *self)

@@ -208,8 +208,8 @@ class Watcher(optimizers.Listener):
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
-            took = f"watching took at least {share(cost)} of the time"
-            print(f"tensortap: {took}", file=sys.stderr)
+            took = f"at least {share(cost)}" if cost >= 0.001 else share(cost)
+            print(f"tensortap: watching took {took} of the time", file=sys.stderr)
             if is_by_forwards:
                 print(f"tensortap: {NO_OPTIMIZER}", file=sys.stderr)
 
