@@ -110,7 +110,8 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     tt_exit code = TT_EXIT_FINE;
     for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs && i < call.count; i++)
         code = open_run(&call, i);
-    if (code == TT_EXIT_FINE && call.glob != NULL && !tt_overview_has_site(call.runs[0], call.glob))
+    bool is_of_sites = call.glob != NULL && !tt_call_has(&call, "settings");
+    if (code == TT_EXIT_FINE && is_of_sites && !tt_overview_has_site(call.runs[0], call.glob))
         code = tt_overview_no_site(call.runs[0], call.glob, err);
     if (code == TT_EXIT_FINE)
         code = call.cmd->run(&call);

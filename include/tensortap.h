@@ -434,6 +434,9 @@ tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
 /* Records the class of the module at a path ("h.0.attn", "(root)").  Readers use it to tell
  * modules from outputs, and to recognize layers of the same kind. */
 tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name);
+/* Records what the program set, from a step on: "optimizer/lr", "0.001".  A later value of the same key
+ * replaces it; an empty one takes it back. */
+tt_status tt_recorder_setting(tt_recorder *rec, int64_t step, const char *key, const char *value);
 /* ---- where a tensor belongs in a job of many ranks ---- */
 
 enum { TT_MESH_DIMS = 8, TT_PLACEMENT_BOXES = 64 };
@@ -650,6 +653,14 @@ typedef struct tt_module {
     const char *path, *class_name; /* borrowed until close */
 } tt_module;
 tt_status tt_run_module(const tt_run *run, int32_t file, int32_t i, tt_module *out);
+
+/* What the program had set, in the order in which it was recorded.  A later value of a key replaces an
+ * earlier one from its step on. */
+typedef struct tt_setting {
+    int64_t step;
+    const char *key, *value; /* borrowed until close */
+} tt_setting;
+tt_status tt_run_setting(const tt_run *run, int32_t file, int32_t i, tt_setting *out);
 
 /* ---- saved files -------------------------------------------------------- */
 

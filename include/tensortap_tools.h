@@ -427,6 +427,7 @@ typedef struct tt_answer {
     const char *sentence;           /* without severity, rule and remedy; no stop at its end */
     const char *detail;             /* further lines; NULL: none */
     const char *remedy;             /* what to do; NULL: none */
+    const char *code;               /* "Linear in Block.forward (model.py:94)"; NULL: not known */
     const char *next[TT_NEXT_MOST]; /* commands that show more; a shell runs them as they are */
     size_t next_count;
 } tt_answer;
@@ -507,6 +508,16 @@ tt_status tt_nonfinite_answer(tt_run *run, const tt_nonfinite *n, const char *pa
 tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
                        tt_error *err);
 
+/* ---- settings --------------------------------------------------------------- */
+
+/* What the program had set at the end of a run, as its first file says; in the order of appearance. */
+typedef struct tt_settings {
+    tt_setting *items; /* owned; texts are borrowed from the run */
+    size_t count;
+} tt_settings;
+tt_status tt_settings_read(const tt_run *run, tt_settings *out);
+void tt_settings_free(tt_settings *settings);
+
 /* ---- many ranks as one ------------------------------------------------------ */
 
 /* What became of a site when the points of all ranks were joined. */
@@ -542,6 +553,7 @@ typedef struct tt_rename {
 
 typedef struct tt_diff_options {
     const char *only;              /* glob of names in a, or in b alone; NULL: all sites */
+    const char *ignore;            /* glob of sites and settings that are meant to differ; NULL: none */
     const tt_rename *rename;       /* for names missing in b; NULL: none */
     int64_t first_step, last_step; /* 0, INT64_MAX: all */
     const char *paths[2];          /* as commands call the runs; NULL: no commands are named */

@@ -15,6 +15,17 @@ function commandText(text) {
   }
 }
 
+/** @param {[string, string][]} rows */
+function table(rows) {
+  return el(
+      "div", {className: "scrollx"},
+      el("table", {className: "plain"},
+         el("tbody", {},
+            ...rows.map(([key, value]) => el("tr", {}, el("th", {textContent: visible(key, 80)}), el("td", {
+                                               textContent: visible(value, 4000)
+                                             }))))));
+}
+
 export function showAbout() {
   fresh("about");
   for (const run of facts.runs) {
@@ -29,13 +40,12 @@ export function showAbout() {
     const cost = 100 * Number(run.cost);
     if (Number.isFinite(cost))
       rows.push(["cost of watching", `${cost < 0.1 ? "less than 0.1" : cost.toFixed(1)} % of the time`]);
-    byId("about").append(el(
-        "div", {className: "scrollx"},
-        el("table", {className: "plain"},
-           el("tbody", {},
-              ...rows.map(([key, value]) => el("tr", {}, el("th", {textContent: visible(key, 80)}), el("td", {
-                                                 textContent: visible(value, 4000)
-                                               })))))));
+    byId("about").append(table(rows));
+    if (run.settings?.length) {
+      byId("about").append(
+          el("details", {}, el("summary", {textContent: `Settings of the program (${run.settings.length})`}),
+             table(run.settings)));
+    }
     if (run.notes.length) {
       byId("about").append(
           el("details", {}, el("summary", {textContent: `Notes of the recorder (${run.notes.length})`}),

@@ -4,11 +4,12 @@
 /**
  * @typedef {"note"|"fine"|"warning"|"error"} Severity
  * @typedef {{kind: "finding"|"origin"|"divergence"|"premise"|"fault"|"note", severity: Severity, run: number,
- *   rule: string|null, sentence: string, detail: string[], remedy: string, sites: string[], site_count: number,
+ *   rule: string|null, sentence: string, detail: string[], remedy: string, code: string, sites: string[], site_count: number,
  *   first_step: number, last_step: number, next: string[],
  *   feeds: {role: "before"|"parameter"|"previous", site: string, step: number, line: string}[]}} Answer
  * @typedef {{path: string, state: string, ranks: number[], bytes: number, points: number,
  *   lost: number, shown: number, alarms: number, info: Object<string, string>, notes: [number, string][],
+ *   settings?: [string, string][],
  *   cost?: number|string}} RunFacts
  * @typedef {{name: string, points?: number, step?: number, line?: string, count?: number, shape?: number[],
  *   min?: string, max?: string, mean?: string, std?: string, rms?: string, value?: any,

@@ -300,6 +300,8 @@ static const tt_option options[] = {
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
       TT_RANGE_TAKES },
     { "only", "GLOB", "Only sites that match", .to = &args.options.only },
+    { "ignore", "GLOB", "Leave out sites and settings that match: they are meant to differ",
+      .to = &args.options.ignore },
     { "rename", "OLD=NEW",
       "OLD in names of the first run is NEW in the second; detected if all names then match",
       .to = &args.rename, read_rename, "OLD=NEW" },

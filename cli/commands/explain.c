@@ -91,6 +91,10 @@ static void put_finding(page *p, size_t number, const tt_answer *found)
     if (found->site_count > SITES_NAMED)
         (void)tt_buf_printf(&p->line, " and %zu more", found->site_count - SITES_NAMED);
     put(p);
+    if (found->code != NULL) {
+        (void)tt_buf_printf(&p->line, "   code: %s", found->code);
+        put(p);
+    }
     (void)tt_buf_printf(&p->line, "   what to do: %s", found->remedy);
     put(p);
     put_next(p, found);

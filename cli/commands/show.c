@@ -17,7 +17,7 @@ enum { TREND = 16, NARROW = 100, MOST_LISTED = 10 };
 static struct {
     tt_look look;
     int64_t rank; /* -1: every rank */
-    bool shows_all, shows_classes;
+    bool shows_all, shows_classes, shows_settings;
 } args = { .rank = -1 };
 
 static bool read_rank(const char *text, void *out)
@@ -346,8 +346,59 @@ static tt_exit show_run(tt_call *call)
     return st == TT_EMISMATCH ? no_points(call) : tt_cmd_exit(st, call->err);
 }
 
+/* ---- settings ------------------------------------------------------------------- */
+
+static tt_status print_settings_json(const tt_settings *settings)
+{
+    tt_json *json = tt_json_begin_schema("settings");
+    for (size_t i = 0; i < settings->count; i++) {
+        tt_json_open(json, NULL, '{');
+        tt_json_text(json, "key", settings->items[i].key);
+        tt_json_text(json, "value", settings->items[i].value);
+        tt_json_i64(json, "step", settings->items[i].step);
+        tt_json_close(json);
+    }
+    return tt_json_end(TT_OK);
+}
+
+static tt_exit show_settings(tt_call *call)
+{
+    static const tt_table_column columns[] = {
+        { "SETTING", .least = -16 },
+        { "FROM STEP", .is_right = true, .optional = 1 },
+        { "VALUE", .least = 16 },
+    };
+    tt_settings settings;
+    tt_status st = tt_settings_read(call->runs[0], &settings);
+    if (st < 0)
+        return tt_cmd_exit(st, call->err);
+    size_t kept = 0;
+    for (size_t i = 0; i < settings.count; i++)
+        if (call->glob == NULL || tt_glob_match(call->glob, settings.items[i].key))
+            settings.items[kept++] = settings.items[i];
+    settings.count = kept;
+    if (call->is_json) {
+        st = print_settings_json(&settings);
+    } else if (kept == 0) {
+        puts(call->glob != NULL ? "no setting matches" : "no settings: none were recorded");
+    } else {
+        tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
+        for (size_t i = 0; i < kept; i++) {
+            tt_table_cell(table, TT_MOOD_PLAIN, settings.items[i].key);
+            tt_table_cell(table, TT_MOOD_FAINT,
+                          settings.items[i].step > 0 ? tt_screen_count(settings.items[i].step) : "");
+            tt_table_cell(table, TT_MOOD_PLAIN, settings.items[i].value);
+        }
+        st = tt_screen_table(table, TT_OK);
+    }
+    tt_settings_free(&settings);
+    return tt_cmd_exit(st, call->err);
+}
+
 static tt_exit show(tt_call *call)
 {
+    if (args.shows_settings)
+        return show_settings(call);
     tt_run *joined = args.rank < 0 ? tt_overview_join(call->runs[0]) : NULL; /* owned */
     whole = joined != NULL ? joined : call->runs[0];
     tt_exit code = show_run(call);
@@ -358,6 +409,8 @@ static tt_exit show(tt_call *call)
 
 static const tt_option options[] = {
     { "all", NULL, "Show repeated layers one by one, and every line", .to = &args.shows_all },
+    { "settings", NULL, "Show what the program had set, and where its code is; GLOB selects keys",
+      .to = &args.shows_settings },
     { "classes", NULL, "Name the class of every module", .to = &args.shows_classes },
     { "rank", "N", "Only this rank (default: what is wrong on all ranks, numbers of the first)",
       .to = &args.rank, read_rank, "a number" },

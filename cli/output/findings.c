@@ -58,9 +58,14 @@ static int print_indented(tt_mood mood, const char *text, int indent)
     return print_wrapped(mood, text, (size_t)indent, indent < INDENT ? indent + 2 : indent);
 }
 
+static int print_code(const tt_answer *answer, int indent)
+{
+    return answer->code != NULL ? print_indented(TT_MOOD_FAINT, answer->code, indent) : 0;
+}
+
 int tt_answer_print_detail(const tt_answer *answer, int indent)
 {
-    int lines = 0;
+    int lines = print_code(answer, indent);
     for (const char *at = answer->detail; at != NULL && *at != '\0';) {
         size_t len = strcspn(at, "\n");
         tt_buf line = { 0 };
@@ -97,6 +102,7 @@ int tt_answer_print(const tt_answer *answer, tt_extent extent)
     if (extent >= TT_EXTENT_DETAIL && !is_of_rule)
         lines += tt_answer_print_detail(answer, answer->kind == TT_ANSWER_NOTE ? 2 : 0);
     if (extent == TT_EXTENT_ALL) {
+        lines += is_of_rule ? print_code(answer, INDENT) : 0;
         if (answer->remedy != NULL)
             lines += print_indented(TT_MOOD_FAINT, answer->remedy, is_of_rule ? INDENT : 2);
         lines += tt_answer_print_next(answer, is_of_rule ? INDENT : 2);

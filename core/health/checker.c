@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 #include "health/verdict.h"
+#include "report/settings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,6 +91,7 @@ static tt_status complete(tt_run *run, const tt_nonfinite *first, const char *pa
     const char *word = tt_answers_run(notes, run, path);
     for (size_t i = 0; st == TT_OK && i < found->count; i++) {
         tt_answer *one = &found->items[i];
+        tt_answers_set_code(notes, one, run);
         if (one->kind != TT_ANSWER_ORIGIN) {
             add_commands(notes, word, one);
             continue;

@@ -22,6 +22,23 @@ static void put_notes(tt_json *json, const tt_run *run)
     tt_json_close(json);
 }
 
+static void put_settings(tt_json *json, const tt_run *run, bool is_private)
+{
+    tt_settings settings = { 0 };
+    tt_json_open(json, "settings", '[');
+    if (tt_settings_read(run, &settings) == TT_OK)
+        for (size_t i = 0; i < settings.count; i++) {
+            if (is_private && tt_glob_match("code/*,file/*", settings.items[i].key))
+                continue;
+            tt_json_open(json, NULL, '[');
+            tt_json_text(json, NULL, settings.items[i].key);
+            tt_json_text(json, NULL, settings.items[i].value);
+            tt_json_close(json);
+        }
+    tt_settings_free(&settings);
+    tt_json_close(json);
+}
+
 void tt_page_put_counts(tt_json *json, const tt_page_source *s)
 {
     const tt_totals totals = tt_run_totals(s->run);
@@ -50,6 +67,7 @@ static void put_run(tt_json *json, const tt_page_source *s, bool is_private)
             tt_json_text(json, tt_run_info_key(run, 0, i), tt_run_info_value(run, 0, i));
     tt_json_close(json);
     put_notes(json, run);
+    put_settings(json, run, is_private);
     int32_t cost = tt_run_find(run, "tensortap/cost");
     tt_point latest;
     if (cost >= 0 && tt_run_point(run, 0, cost, -1, &latest, NULL) == TT_OK)

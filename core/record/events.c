@@ -344,6 +344,16 @@ tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *cla
     return push_section(rec, TT_SECTION_MODULE, &module);
 }
 
+tt_status tt_recorder_setting(tt_recorder *rec, int64_t step, const char *key, const char *value)
+{
+    tt_buf setting = { 0 };
+    tt_wire_signed(&setting, step);
+    tt_buf_varint(&setting, strlen(key));
+    tt_buf_append(&setting, key, strlen(key));
+    tt_buf_append(&setting, value, strlen(value));
+    return push_section(rec, TT_SECTION_SETTING, &setting);
+}
+
 tt_status tt_recorder_mesh(tt_recorder *rec, const tt_mesh *mesh, uint64_t *id)
 {
     tt_buf bytes = { 0 };

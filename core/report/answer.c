@@ -213,6 +213,7 @@ void tt_answer_json(tt_json *json, const tt_answer *a, size_t most)
     tt_json_text(json, "sentence", a->sentence);
     put_lines(json, "detail", a->detail);
     tt_json_text(json, "remedy", a->remedy != NULL ? a->remedy : "");
+    tt_json_text(json, "code", a->code != NULL ? a->code : "");
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < a->site_count && i < most; i++)
         tt_json_text(json, NULL, a->names[i]);

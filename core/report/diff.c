@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "report/order.h"
+#include "report/settings.h"
 #include "store/run.h"
 
 #include <float.h>
@@ -291,8 +292,7 @@ static int32_t file_of_rank(const tt_run *run, int32_t rank)
 
 enum { NAME_ROOM = 4096 + 128 }; /* a name and what it may grow by */
 
-/* Replaces the first occurrence (is_back: of the new by the old); false: there is none. */
-static bool apply_rename(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room)
+bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room)
 {
     const char *from = is_back ? rename->to : rename->from, *to = is_back ? rename->from : rename->to;
     const char *at = *from != '\0' ? strstr(name, from) : NULL;
@@ -307,7 +307,7 @@ static int32_t find_partner(const tt_run *in, const char *name, const tt_rename 
 {
     char other[NAME_ROOM];
     int32_t site = tt_run_find(in, name);
-    if (site < 0 && rename != NULL && apply_rename(rename, is_back, name, other, sizeof other))
+    if (site < 0 && rename != NULL && tt_rename_apply(rename, is_back, name, other, sizeof other))
         site = tt_run_find(in, other);
     return site;
 }
@@ -451,7 +451,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
             int32_t rank = run->taps[f]->rank, other = file_of_rank(pass == 0 ? b : a, rank);
             for (int32_t s = 0; st == TT_OK && s < tt_run_site_count(run); s++) {
                 const char *name = tt_run_site_name(run, s);
-                if (!tt_site_is_shown(name, options->only))
+                if (!tt_site_is_shown(name, options->only) ||
+                    (options->ignore != NULL && tt_glob_match(options->ignore, name)))
                     continue;
                 int32_t in_a = pass == 1 ? find_partner(a, name, options->rename, true) : -1;
                 if (other >= 0 && in_a >= 0)
@@ -469,6 +470,9 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
     if (st == TT_OK && (tt_noise_judge(all.pairs, all.count, options->has_tolerance, &first) < 0 ||
                         sum_up(&all, first, diff) < 0))
         st = tt_fail_plain(err, TT_ENOMEM);
+    if (st == TT_OK)
+        st = tt_fail_plain(err,
+                           tt_settings_compare(a, b, options->ignore, options->rename, &diff->answers));
     if (st == TT_OK)
         st = tt_premises_add(a, b, maps, options->rename, diff, err);
     if (st == TT_OK)

@@ -67,6 +67,8 @@ tt_status tt_premises_add(tt_run *a, tt_run *b, const tt_step_map maps[2], const
                           tt_diff *diff, tt_error *err);
 /* divergence.c: adds what the comparison comes to. */
 tt_status tt_diff_conclude(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff *diff);
+/* diff.c: replaces the first occurrence (is_back: of the new by the old); false: there is none. */
+bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room);
 /* diff.c: the site of b that this name of a means; -1: none. */
 int32_t tt_diff_partner(const tt_run *b, const char *name, const tt_rename *rename);
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/answer.h"
 #include "report/diff.h"
+#include "report/settings.h"
 #include "store/run.h"
 
 #include <inttypes.h>
@@ -49,6 +50,7 @@ static void add_first(tt_run *a, tt_run *b, const tt_diff_options *options, tt_d
     bool is_ranked = has_ranks(a) || has_ranks(b);
     tt_answers_set_site(all, &found, s->name, tt_run_find(a, s->name));
     tt_answers_set_ranks(all, &found, &s->rank, is_ranked);
+    tt_answers_set_code(all, &found, a);
     found.first_step = found.last_step = s->first.step;
     found.call = s->first.call;
     found.sentence =

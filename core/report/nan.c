@@ -8,6 +8,7 @@
 #include "report/answer.h"
 #include "report/instant.h"
 #include "report/origin.h"
+#include "report/settings.h"
 #include "store/run.h"
 
 #include <inttypes.h>
@@ -401,6 +402,7 @@ tt_status tt_origin_answer(tt_run *run, const tt_nonfinite *n, const char *path,
     out->sentence = tt_answers_take(among, &sentence);
     out->detail = tt_answers_take(among, &detail);
     tt_answers_set_site(among, out, origin.name, n->site);
+    tt_answers_set_code(among, out, run);
     out->place = place != NULL ? place : out->place;
     out->first_step = out->last_step = origin.step;
     out->call = n->point.call;

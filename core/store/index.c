@@ -319,6 +319,7 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
     case TT_SECTION_MODULE:
     case TT_SECTION_MESH:
     case TT_SECTION_PLACEMENT:
+    case TT_SECTION_SETTING:
         if (index->notes.count > 0 && index->notes.at[index->notes.count - 1] >= block_at)
             return TT_OK;
         return tt_offsets_add(&index->notes, block_at);

@@ -31,11 +31,12 @@ typedef enum tt_section {
     TT_SECTION_LOST = 4,   /* events and bytes dropped so far */
     TT_SECTION_HOLES = 5,  /* from, to: values in there were evicted */
     TT_SECTION_INDEX = 6,  /* of one site */
-    TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with notes, modules, meshes or placements */
+    TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with what texts.c reads */
     TT_SECTION_LATEST = 8, /* a chunk with the latest point of a site */
     TT_SECTION_MODULE = 9, /* length of the path, path, class */
     TT_SECTION_MESH = 10,  /* these two: placement.c */
     TT_SECTION_PLACEMENT = 11,
+    TT_SECTION_SETTING = 13, /* step (signed), length of the key, key, value */
 } tt_section;
 
 typedef struct tt_index_site {

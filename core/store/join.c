@@ -699,6 +699,11 @@ static tt_status copy_texts(const tt_run *parts, tt_tap *tap)
         return TT_ENOMEM;
     memcpy((void *)tap->info, (const void *)first->info, pairs * sizeof *tap->info);
     tap->info_count = first->info_count;
+    st = tt_grow(&tap->settings, &tap->setting_cap, (size_t)first->setting_count, sizeof *tap->settings);
+    if (st == TT_OK && first->setting_count > 0) {
+        memcpy(tap->settings, first->settings, (size_t)first->setting_count * sizeof *tap->settings);
+        tap->setting_count = first->setting_count;
+    }
     for (int32_t f = 0; st == TT_OK && f < parts->count; f++) {
         const tt_tap *from = parts->taps[f];
         for (int32_t i = 0; st == TT_OK && i < from->note_count; i++) {

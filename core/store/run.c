@@ -52,6 +52,7 @@ static void free_tap(tt_tap *tap)
     free((void *)tap->info);
     free(tap->notes);
     free(tap->modules);
+    free(tap->settings);
     free(tap->meshes);
     free(tap->placements);
     tt_join_free(tap->join);

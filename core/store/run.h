@@ -37,10 +37,11 @@ typedef struct tt_tap { /* one file of a run */
     const char *stopped;                /* a note: which exception ended the session */
     int64_t stopped_at;                 /* its block */
     tt_module *modules;                 /* owned */
+    tt_setting *settings;               /* owned */
     tt_known_mesh *meshes;              /* owned */
     tt_site_placement *placements;      /* owned; by site and step */
-    int32_t note_count, module_count, mesh_count, placement_count, placements_sorted;
-    size_t note_cap, module_cap, mesh_cap, placement_cap;
+    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted;
+    size_t note_cap, module_cap, setting_cap, mesh_cap, placement_cap;
     size_t placement_bytes;
     tt_join *join; /* owned; NULL: a file; else its points are made of those of other files */
     size_t text_bytes;

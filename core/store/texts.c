@@ -1,4 +1,4 @@
-/* texts.c -- what was said about a run: the sessions' key and value texts, notes, modules, placements.
+/* texts.c -- what was said about a run: the sessions' key and value texts, notes, modules, settings, placements.
  *
  * Exists apart from run.c because these are the only parts of a run that are kept
  * in memory as text; how much is limited.
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 enum { TEXT_BYTES_MAX = 16 << 20, INFO_MAX = 1024, NOTES_MAX = 1 << 18, MODULES_MAX = 1 << 18 };
+enum { SETTINGS_MAX = 1 << 16 };
 
 static const char *keep(tt_tap *tap, const void *bytes, size_t len)
 {
@@ -69,6 +70,24 @@ static tt_status add_module(tt_tap *tap, tt_cursor *cursor)
     return st;
 }
 
+static tt_status add_setting(tt_tap *tap, tt_cursor *cursor)
+{
+    tt_setting setting = { .step = tt_cursor_signed(cursor) };
+    uint64_t len = tt_cursor_varint(cursor);
+    const unsigned char *key = tt_cursor_take(cursor, len);
+    if (key == NULL || tap->setting_count >= SETTINGS_MAX)
+        return TT_EFORMAT;
+    setting.key = keep(tap, key, len);
+    setting.value = keep(tap, cursor->at, tt_cursor_left(cursor));
+    if (setting.key == NULL || setting.value == NULL)
+        return TT_EFORMAT;
+    tt_status st =
+        tt_grow(&tap->settings, &tap->setting_cap, (size_t)tap->setting_count + 1, sizeof setting);
+    if (st == TT_OK)
+        tap->settings[tap->setting_count++] = setting;
+    return st;
+}
+
 /* Does a note say what ended the session? */
 static bool says_stop(const tt_note *note)
 {
@@ -87,6 +106,8 @@ static tt_status read_notes(tt_tap *tap, int64_t at)
             st = add_note(tap, &section);
         else if (kind == TT_SECTION_MODULE)
             st = add_module(tap, &section);
+        else if (kind == TT_SECTION_SETTING)
+            st = add_setting(tap, &section);
         else if (kind == TT_SECTION_MESH)
             st = tt_mesh_read(tap, &section);
         else if (kind == TT_SECTION_PLACEMENT)
@@ -147,5 +168,13 @@ tt_status tt_run_module(const tt_run *run, int32_t file, int32_t i, tt_module *o
     if (i < 0 || i >= tt_run_module_count(run, file))
         return TT_EINVAL;
     *out = run->taps[file]->modules[i];
+    return TT_OK;
+}
+
+tt_status tt_run_setting(const tt_run *run, int32_t file, int32_t i, tt_setting *out)
+{
+    if (file < 0 || file >= run->count || i < 0 || i >= run->taps[file]->setting_count)
+        return TT_EINVAL;
+    *out = run->taps[file]->settings[i];
     return TT_OK;
 }

@@ -124,6 +124,7 @@ def keys_of(answered: Any) -> set[str]:
         ("`ls`", "ls"),
         ("`health --format json`", "health bad --format json"),
         ("`show`", "show bad"),
+        ("`show --settings`", "show good --settings"),
         ("`stats`", "stats bad *"),
         ("`nan`", "nan bad"),
         ("`diff`", "diff bad good"),
@@ -139,6 +140,7 @@ def test_an_answer_in_json_fits_its_schema_and_the_guide_has_every_key(
 ) -> None:
     for name in ("good", "bad"):
         with tt.record(tmp_path / name, keep="hist") as run:
+            run.setting(0, "optimizer/lr", "0.1")
             for step in range(3):
                 run.log("loss", 1 / (step + 1))
                 bad = np.nan if name == "bad" and step == 2 else 1.0
@@ -155,4 +157,4 @@ def test_an_answer_in_json_fits_its_schema_and_the_guide_has_every_key(
     done = tensortap(*words.split(), *["--json"] * ("json" not in words), folder=tmp_path)
     answered = json.loads(done.stdout)
     assert keys_of(answered) <= told
-    check_schema(answered, title.split("`")[1].split()[0])
+    check_schema(answered, "settings" if "--settings" in words else title.split("`")[1].split()[0])

@@ -244,6 +244,21 @@ static PyObject *run_modules(PyObject *self, PyObject *number)
     return runs_reader_leave(self, TT_OK, NULL, dict);
 }
 
+/* [(step, key, value)] as recorded */
+static PyObject *run_settings(PyObject *self, PyObject *number)
+{
+    int32_t file;
+    tt_setting one;
+    tt_run *run = enter_file(self, number, &file);
+    if (run == NULL)
+        return NULL;
+    PyObject *list = PyList_New(0); /* owned */
+    for (int32_t i = 0; list != NULL && tt_run_setting(run, file, i, &one) == TT_OK; i++)
+        binding_list_add(&list, Py_BuildValue("(LNN)", (long long)one.step, runs_reader_text(one.key),
+                                              runs_reader_text(one.value)));
+    return runs_reader_leave(self, TT_OK, NULL, list);
+}
+
 /* (blocks, points, values, damaged blocks, damaged bytes, torn bytes, gone values, closed, first) */
 static PyObject *run_check(PyObject *self, PyObject *number)
 {
@@ -475,6 +490,7 @@ static PyMethodDef methods[] = {
     { "info", run_info, METH_O, "Return what the writer said of itself." },
     { "notes", run_notes, METH_O, "Return (step, time, text) of all notes." },
     { "modules", run_modules, METH_O, "Return {path: class} of its modules." },
+    { "settings", run_settings, METH_O, "Return [(step, key, value)] of what the program had set." },
     { "joined", runs_reader_joined, METH_O, "Return what became of a site when ranks were joined." },
     { "placement", runs_reader_placement, METH_VARARGS, "Return where the tensors of a site belong." },
     { "tree", runs_reader_tree, METH_O,

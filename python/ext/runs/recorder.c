@@ -271,6 +271,20 @@ static PyObject *recorder_module(PyObject *self, PyObject *args)
     return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
+/* setting(step, key, value): says what the program has set, from a step on. */
+static PyObject *recorder_setting(PyObject *self, PyObject *args)
+{
+    runs_recorder *recorder = (runs_recorder *)self;
+    const char *key = NULL, *value = NULL;
+    long long step = 0;
+    if (!PyArg_ParseTuple(args, "Lss:setting", &step, &key, &value) ||
+        runs_recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    runs_recorder_wake(recorder);
+    tt_status st = tt_recorder_setting(recorder->rec, step, key, value);
+    return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
+}
+
 /* Ends the step by hand; from now on optimizers do not. */
 static PyObject *recorder_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
@@ -431,7 +445,13 @@ static PyObject *get_step_over(PyObject *self, void *Py_UNUSED(closure))
     return PyBool_FromLong(((runs_recorder *)self)->step_state == STEP_OVER);
 }
 
+static PyObject *get_autocast(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyUnicode_FromString(((runs_recorder *)self)->autocast);
+}
+
 static PyGetSetDef getters[] = {
+    { .name = "autocast", .get = get_autocast, .doc = "what was switched on in the first forward" },
     { .name = "step_over", .get = get_step_over, .doc = "the next training forward begins a new step" },
     { .name = "closed", .get = get_closed, .doc = "nothing can be recorded any more" },
     { .name = "error", .get = get_error, .doc = "what stopped the recording, or None" },
@@ -465,6 +485,7 @@ static PyMethodDef methods[] = {
       "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
       "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "
       "phase='train' or 'eval'.  Of a Stats, that is recorded." },
+    { "setting", recorder_setting, METH_VARARGS, "Record what the program has set, from a step on." },
     { "module", recorder_module, METH_VARARGS,
       "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
     { "mesh", runs_recorder_mesh, METH_VARARGS, "Record a mesh of ranks; return what stands for it." },

@@ -43,6 +43,7 @@ typedef struct runs_recorder {
     int64_t step;                   /* the current one; events belong to it */
     runs_step_state step_state;
     char first_forward; /* of FORWARD_ */
+    char autocast[64];  /* in it: "off", "torch.bfloat16 on cuda"; "": there was none */
     char forwards;      /* of FORWARDS_ */
     bool is_manual;     /* run.step() has been called: optimizers end no step any more */
     bool is_by_command; /* `tensortap run` opened it: the program's warnings stay its own */

@@ -24,15 +24,43 @@ void runs_recorder_set_over(runs_recorder *self, bool is_over)
         self->step_state = is_over ? STEP_OVER : STEP_OPEN;
 }
 
+/* What a function of torch says, about a kind of device if that is not NULL; owned, or NULL. */
+static PyObject *ask(const char *function, const char *device)
+{
+    PyObject *callable = binding_import("torch", function); /* owned */
+    PyObject *answer = callable == NULL ? NULL
+                       : device == NULL ? PyObject_CallNoArgs(callable)
+                                        : PyObject_CallFunction(callable, "s", device);
+    PyErr_Clear();
+    Py_XDECREF(callable);
+    return answer;
+}
+
 static bool has_gradients(void)
 {
-    PyObject *ask = binding_import("torch", "is_grad_enabled");       /* owned */
-    PyObject *answer = ask != NULL ? PyObject_CallNoArgs(ask) : NULL; /* owned */
+    PyObject *answer = ask("is_grad_enabled", NULL); /* owned */
     bool is_enabled = answer != Py_False;
-    PyErr_Clear();
     Py_XDECREF(answer);
-    Py_XDECREF(ask);
     return is_enabled;
+}
+
+/* Takes note of the autocast around the first forward: nobody is inside of it afterwards. */
+static void note_autocast(runs_recorder *self)
+{
+    static const char *const devices[] = { "cuda", "cpu" };
+    (void)snprintf(self->autocast, sizeof self->autocast, "off");
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        PyObject *is_on = ask("is_autocast_enabled", devices[i]);                          /* owned */
+        PyObject *dtype = is_on == Py_True ? ask("get_autocast_dtype", devices[i]) : NULL; /* owned */
+        PyObject *text = dtype != NULL ? PyObject_Str(dtype) : NULL;                       /* owned */
+        const char *utf8 = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+        if (utf8 != NULL)
+            (void)snprintf(self->autocast, sizeof self->autocast, "%s on %s", utf8, devices[i]);
+        PyErr_Clear();
+        Py_XDECREF(text);
+        Py_XDECREF(dtype);
+        Py_XDECREF(is_on);
+    }
 }
 
 void runs_recorder_forward(runs_recorder *self)
@@ -40,8 +68,10 @@ void runs_recorder_forward(runs_recorder *self)
     if (self->step_state == STEP_OPEN && self->first_forward != FORWARD_UNKNOWN)
         return;
     bool is_training = has_gradients();
-    if (self->first_forward == FORWARD_UNKNOWN)
+    if (self->first_forward == FORWARD_UNKNOWN) {
         self->first_forward = is_training ? FORWARD_TRAINS : FORWARD_ONLY_COMPUTES;
+        note_autocast(self);
+    }
     if (self->step_state == STEP_OVER)
         runs_recorder_next_step(self);
     else if (self->step_state == STEP_PREVIEWED && is_training)

@@ -48,6 +48,7 @@ class Finding:
         severity: `error`, `warning`, `fine` or `note`.
         sentence: What is wrong.
         remedy: What to do.
+        code: Where the code is: `Linear in Block.forward (model.py:94)`; empty if not known.
         place: The sites in a few words, such as `backbone (4 parameters)`.
         sites: Names of the sites.
         first_step, last_step: The steps that it is about; -1: none in particular.
@@ -76,6 +77,7 @@ class Finding:
     severity: Severity
     sentence: str
     remedy: str = ""
+    code: str = ""
     place: str = ""
     sites: tuple[str, ...] = ()
     first_step: int = -1
@@ -107,12 +109,12 @@ class Finding:
     @property
     def text(self) -> str:
         """Everything that a failed test prints: the sentence, what to do, and what shows more."""
-        return "\n  ".join(filter(None, (str(self), self.remedy, *self.next)))
+        return "\n  ".join(filter(None, (str(self), self.code, self.remedy, *self.next)))
 
     def _repr_html_(self) -> str:
         color = COLORS[self.severity]
         name = f"<b>{self.rule}</b> " if self.kind in ("finding", "origin") else ""
-        lines = [*self.detail, self.remedy]
+        lines = [*self.detail, self.code, self.remedy]
         lines += [f"{one.role}: {one.site} at step {one.step}: {one.line}" for one in self.feeds]
         detail = "".join(f"<div style='opacity:.75'>{_text(one)}</div>" for one in lines if one)
         commands = "".join(f"<div><code>{_text(one)}</code></div>" for one in self.next)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 
-def living(kind: type) -> list[Any]:
-    """Return all objects of a class, or of one derived from it.
+def living(*wanted_kinds: type) -> list[Any]:
+    """Return all objects of these classes, or of those derived from them.
 
     An object refers to its class.  All objects are not asked for (`gc.get_objects`): that takes
     longer, and holds tensors for a moment that another thread is about to free.
     """
-    kinds = _kinds(kind)
+    kinds = [one for kind in wanted_kinds for one in _kinds(kind)]
     wanted = set(kinds)
     return [one for one in gc.get_referrers(*kinds) if type(one) in wanted]
 

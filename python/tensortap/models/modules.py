@@ -34,6 +34,12 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
+def class_of(module: torch.nn.Module) -> type:
+    """Return the class that the program wrote: FSDP2 puts one of its own before it."""
+    kinds = type(module).__mro__
+    return next((k for k in kinds if not k.__module__.startswith("torch.distributed.")), kinds[0])
+
+
 def walk(
     module: torch.nn.Module,
     path: str = "",

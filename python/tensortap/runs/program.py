@@ -113,12 +113,13 @@ def masked(arguments: list[str]) -> list[str]:
         if is_value and not one.startswith("-"):
             out.append(MASK)
         else:
-            out.append(f"{name}={MASK}" if is_secret and equals else _without_secrets(one))
+            out.append(f"{name}={MASK}" if is_secret and equals else without_secrets(one))
         is_value = is_secret and not equals and one.startswith("-")
     return out
 
 
-def _without_secrets(text: str) -> str:
+def without_secrets(text: str) -> str:
+    """Replace what looks like a secret."""
     text = SECRETS.sub(lambda found: "".join(filter(None, found.groups())) + MASK, text)
     return NAMED.sub(
         lambda found: f"{found[1]}{found[2]}{MASK}" if _is_secret(found[1]) else found[0], text

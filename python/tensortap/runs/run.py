@@ -209,6 +209,24 @@ class Run:
         return found
 
     @property
+    def settings(self) -> dict[str, str]:
+        """What the program had set when it ended, as its first rank says; old runs have none.
+
+        Example:
+            >>> import torch, tensortap as tt
+            >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(0.9))
+            >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+            >>> with tt.record("runs/set", model=model):
+            ...     model(torch.ones(1, 2)).sum().backward()
+            ...     optimizer.step()
+            >>> settings = tt.open("runs/set").settings
+            >>> settings["optimizer/class"], settings["optimizer/lr"], settings["module/1"]
+            ('torch.optim.SGD', '0.5', 'Dropout(p=0.9, inplace=False)')
+        """
+        found = {key: value for _, key, value in self._reader.settings(0)}
+        return {key: value for key, value in found.items() if value}
+
+    @property
     def notes(self) -> list[Note]:
         """All remarks, in order of time."""
         found = [

@@ -17,14 +17,17 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from tensortap import _core
 from tensortap.display import session
 from tensortap.models.living import all_held, held, holders, living
+from tensortap.models.modules import class_of
 from tensortap.private.optimizers import scale_tensor_of, stepping_scaler
-from tensortap.runs import optimizers
+from tensortap.runs import optimizers, settings
+from tensortap.runs.program import is_private
 
 if TYPE_CHECKING:
     from tensortap.answers.guard import Guard
@@ -51,6 +54,7 @@ class Plan:
         self.parts: list[tuple[Watched, bytes | None]] = []
         self.rates: list[str] = []
         self.key: object = None
+        self.settings: tuple[object, ...] = ()  # of the optimizer, when they were recorded
 
     def prepare(self, optimizer: Any, watched: list[Watched]) -> bool:
         """Find out which of the watched parameters are this optimizer's; say if that changed."""
@@ -98,6 +102,7 @@ class Steps(optimizers.Listener):
         self._untrained: list[str] = []  # parameters, as the run was told
         self._states: dict[str, int] = {}  # of parameters, likewise
         self.guard: Guard | None = None  # asks the rules of health
+        self._settings = settings.Settings(recorder)
         self._norms: list[tuple[int, str, list[float], list[Watched]]] = []  # not all known yet
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
@@ -150,6 +155,7 @@ class Steps(optimizers.Listener):
         else:
             self.recorder.forwards = FORWARDS_ARE_STEPS
             self.recorder.note(NO_OPTIMIZER)
+            self._record_settings()
             self._record_states(self._find_states())
 
     def take_error(self, error: BaseException) -> None:
@@ -160,6 +166,9 @@ class Steps(optimizers.Listener):
 
     def _close(self) -> None:
         optimizers.leave(self)
+        if self._first is not None and self._is_changed:  # there was one step only
+            self._record_settings()
+        self._settings.close()
         self._note_last()
         if self.errors:
             session.warn(
@@ -188,6 +197,7 @@ class Steps(optimizers.Listener):
             self.recorder.check_only()
         for one in self.watched:
             one.warn_of_unseen()
+        self._record_settings()
         states = self._find_states()
         self._record_states(states)
         names = [name for name, state in states if _is_untrained(state)] if self.plans else []
@@ -197,6 +207,30 @@ class Steps(optimizers.Listener):
         shown = ", ".join(names[:MOST_NAMED])
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         self.recorder.note(f"{shown}{more} {UNTRAINED}" if names else ALL_TRAINED)
+
+    def _record_settings(self) -> None:
+        """Record what the program has set, as far as it is new."""
+        record = self._settings.record
+        self._record_optimizers()
+        record(partial(settings.of_living, self.plans))
+        for scaler in filter(None, (known() for known in self._scalers)):
+            record(partial(settings.of_scaler, scaler))
+        record(partial(settings.of_torch, self.recorder.autocast))
+        for one in self.watched:
+            named = one.named_modules()
+            kinds = [] if is_private() else [class_of(module) for _, module in named]
+            record(partial(settings.of_parameters, one.parameters(), f"{one.prefix}model"))
+            record(partial(settings.of_modules, named, kinds), partial(settings.of_files, kinds))
+        self._settings.is_first = False
+
+    def _record_optimizers(self) -> None:
+        names: dict[int, str] = {}
+        for one in self.watched:
+            names |= dict(zip(one.core.parameter_ids(), one.names, strict=True))
+        for optimizer, plan in self.plans.items():
+            plan.settings = settings.plain_of(optimizer)
+            prefix = f"optimizer{plan.number if plan.number > 1 else ''}"
+            self._settings.record(partial(settings.of_optimizer, optimizer, prefix, names))
 
     def _find_states(self) -> list[tuple[str, int]]:
         """Find out which parameters require a gradient, have one, and have an optimizer.
@@ -364,6 +398,8 @@ class Steps(optimizers.Listener):
             # A scaler may skip steps: then gradients are looked at when they are accumulated, which
             # costs as much as their statistics.  Without one, a skipped step turns this on.
             self._note(is_scaled or self._is_clipping)
+        if plan.settings and plan.settings != settings.plain_of(optimizer):
+            self._record_optimizers()
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))

@@ -25,7 +25,15 @@ from tensortap.devices import statistics
 from tensortap.devices.ring import Result
 from tensortap.display import session
 from tensortap.files.locks import make_lock
-from tensortap.models.modules import ROOT, RUN_EAGERLY, can_run, tensors_of, unwrapped, walk
+from tensortap.models.modules import (
+    ROOT,
+    RUN_EAGERLY,
+    can_run,
+    class_of,
+    tensors_of,
+    unwrapped,
+    walk,
+)
 from tensortap.private.autograd import LOSS
 from tensortap.private.meshes import offloads_gradients
 from tensortap.private.modules import parameters_of, wrapper_of
@@ -197,6 +205,7 @@ class Watched:
             named = [(prefix + (path or ROOT), module) for path, module, _ in walk(model)]
             Places.of(recorder).add(model, named, [name for name, _, _ in parameters])
         self._model = ref(model)
+        self.prefix = prefix
         self._notes: set[str] = set()  # those that were written
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         wrappers = {wrapper_of(module) for module in model.modules()}
@@ -219,6 +228,16 @@ class Watched:
             self.box.add(model, prefix, root)
         recorder.watchers.append(self)
 
+    def named_modules(self) -> list[tuple[str, Any]]:
+        """Return the modules by the paths that the run has for them."""
+        model = self._model()
+        return [] if model is None else [(self.prefix + (p or ROOT), m) for p, m, _ in walk(model)]
+
+    def parameters(self) -> list[Any]:
+        """Return its parameters that are still there."""
+        known = (one() for one in self._refs if one is not None)
+        return [one for one in known if one is not None]
+
     def _prefix(self) -> str:
         """Name the model by its class, and by a number too if that is taken; the first has none."""
         others = [w.kind for w in self.recorder.watchers if isinstance(w, Watched)]
@@ -229,7 +248,7 @@ class Watched:
         """Watch the calls of a module, and record its class, once in a run."""
         if is_called:
             self.core.add(module, name)
-        kind = type(module).__name__
+        kind = class_of(module).__name__
         if self.steps.classes.get(name) != kind:
             self.steps.classes[name] = kind
             with suppress(ValueError):  # no text that UTF-8 can hold, or very long
