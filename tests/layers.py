@@ -79,6 +79,7 @@ PACKAGES = {
         *QUARANTINE,
     },
     "findings": {"models", "answers", "runs"},
+    "implementations": {"models"},
     **{
         name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
         for name in FRONT_ENDS - {"operators"}

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tensortap import track as track
     from tensortap.display.show import Shown, show
     from tensortap.findings import Finding, Findings, UnhealthyError, assert_healthy, health
+    from tensortap.implementations import Comparison, compare_models
     from tensortap.monitor import HooksManager as HooksManager
     from tensortap.monitor import ModuleMonitor as ModuleMonitor
     from tensortap.monitor import MonitorMixin as MonitorMixin
@@ -79,6 +80,7 @@ _LATER = {
         "": "flow monitor spy trace track",
         "display.show": "Shown show",
         "findings": "Finding Findings UnhealthyError assert_healthy health",
+        "implementations": "Comparison compare_models",
         "monitor": "HooksManager ModuleMonitor MonitorMixin RefinedCoordinateCheck StorageManager "
         "monitor_scaled_dot_product_attention",
         "operators": "ops",
@@ -98,6 +100,7 @@ __all__ = [
     "Attention",
     "CallTracer",
     "Compare",
+    "Comparison",
     "DebugContext",
     "Digest",
     "Finding",
@@ -118,6 +121,7 @@ __all__ = [
     "attention",
     "auto_diff",
     "compare",
+    "compare_models",
     "diff",
     "digest",
     "first_nonfinite",

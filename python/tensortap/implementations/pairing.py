@@ -1,0 +1,325 @@
+"""Find out which site of one model is which site of the other, by evidence.
+
+In this order: modules whose parameters have the same content, also several in one (q|k|v);
+containers that hold the same parameters; what is left between its neighbours, by value, then by
+kind.  A pair that deviates although what is computed from it agrees are unlike points, and is
+refused.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from tensortap.implementations.floor import deviations
+from tensortap.implementations.sites import Site
+from tensortap.models.modules import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tensortap.implementations.weights import Match
+
+LIKE = 1e-3  # two points that are no further apart are the same, in float32 ...
+LIKE_SHORT = 3e-2  # ... and in types with less bits
+KINDS = (  # words in the names of classes of one kind
+    ("norm", "rms"),
+    ("act", "gelu", "silu", "relu", "swish"),
+    ("linear", "conv1d", "dense"),
+    ("dropout",),
+    ("embed",),
+    ("attention", "attn"),
+    ("rotary", "rope"),
+)
+
+
+@dataclass
+class Candidate:
+    """Two sites as they can be compared."""
+
+    a: Site
+    b: Site
+    name_a: str
+    name_b: str
+    x: torch.Tensor
+    y: torch.Tensor
+    how: str  # "weights", "container", "value", "position", "map"
+    relation: str = ""
+
+    def __post_init__(self) -> None:
+        self.found = deviations(self.x, self.y)
+
+    @property
+    def distance(self) -> float:
+        """That of the median token."""
+        return float(self.found.median())
+
+    @property
+    def is_like(self) -> bool:
+        """Whether the two may be the same point."""
+        bits = min(torch.finfo(t.dtype).bits for t in (self.x, self.y))
+        return self.distance < (LIKE if bits >= 32 else LIKE_SHORT)
+
+
+def joined_name(names: list[str]) -> str:
+    """Return the name of a concatenation: `attn.q_proj|k_proj|v_proj` if all are in one module."""
+    parents = {name.rpartition(".")[0] for name in names}
+    if len(parents) > 1:
+        return "|".join(names)
+    return names[0] + "".join("|" + name.rpartition(".")[2] for name in names[1:])
+
+
+def is_similar(a: Site, b: Site) -> bool:
+    """Return whether two modules are of one kind: by their classes, or the shapes of parameters."""
+    x, y = a.kind.lower(), b.kind.lower()
+    are_like = x == y or any(_has(x, words) and _has(y, words) for words in KINDS)
+    return are_like or (bool(a.shapes) and a.shapes == b.shapes)
+
+
+def _has(name: str, words: tuple[str, ...]) -> bool:
+    return any(word in name for word in words)
+
+
+class Pairing:
+    """The pairs of two models, and what could not be paired."""
+
+    def __init__(self, sites_a: list[Site], sites_b: list[Site], matches: list[Match]) -> None:
+        self.sites_a, self.sites_b, self.matches = sites_a, sites_b, matches
+        self.pairs: list[Candidate] = []
+        self.refused: list[tuple[str, str, str]] = []
+        self.used_a: set[tuple[str, int]] = set()
+        self.used_b: set[tuple[str, int]] = set()
+        self._by_name: tuple[dict[str, list[Site]], dict[str, list[Site]]] = ({}, {})
+        for table, sites in zip(self._by_name, (sites_a, sites_b), strict=True):
+            for site in sites:
+                table.setdefault(site.name, []).append(site)
+            table[ROOT] = table.get("", [])
+
+    def run(self, corrections: dict[str, str]) -> None:
+        """Find all pairs."""
+        self._pair_by_map(corrections)
+        self._pair_owners()
+        self._pair_containers()
+        self._pair_rest()
+        self._refute()
+        self._pair_aliases()
+        self.pairs.sort(key=lambda p: (p.a.end, p.b.end))
+        paired = {pair.name_a for pair in self.pairs}
+        self.refused = [one for one in self.refused if one[0] not in paired]
+
+    # ---- helpers
+
+    def _add(self, pair: Candidate, *others: Site) -> None:
+        """Take a pair in; *others*: further sites that it is made of."""
+        self.pairs.append(pair)
+        self.used_a.add(pair.a.key)
+        self.used_b.add(pair.b.key)
+        for site in others:
+            (self.used_a if site in self.sites_a else self.used_b).add(site.key)
+
+    def _views(self, a: Site, b: Site, how: str, relation: str = "") -> list[Candidate]:
+        """Return the ways in which two sites can be compared, the nearest first."""
+        found = [
+            Candidate(a, b, a.title + at_a, b.title + at_b, x, y, how, relation)
+            for at_a, x in a.views()
+            for at_b, y in b.views()
+            if x.shape == y.shape
+        ]
+        return sorted(found, key=lambda one: one.distance)
+
+    def _is_free(self, a: Site, b: Site) -> bool:
+        return a.key not in self.used_a and b.key not in self.used_b
+
+    # ---- the steps
+
+    def _pair_by_map(self, corrections: dict[str, str]) -> None:
+        for name_a, name_b in corrections.items():
+            for a, b in self._calls(name_a, name_b):
+                if views := self._views(a, b, "map"):
+                    self._add(views[0])
+
+    def _pair_owners(self) -> None:
+        """Pair modules whose parameters have the same content."""
+        self._pair_joined(0)
+        self._pair_joined(1)
+        for m in self.matches:
+            if m.part:
+                continue
+            for a, b in self._calls(m.a.owner, m.b.owner):
+                if not self._is_free(a, b):
+                    continue
+                views = self._views(a, b, "weights", m.relation)
+                if m.a.is_matrix and m.is_permuted:
+                    views = self._permuted(a, b, m)
+                if views:
+                    self._add(views[0])
+
+    def _calls(self, owner_a: str, owner_b: str) -> Iterable[tuple[Site, Site]]:
+        sites = (t.get(n, []) for t, n in zip(self._by_name, (owner_a, owner_b), strict=True))
+        return [(a, b) for a, b in zip(*sites, strict=False) if a.parts and b.parts]
+
+    def _permuted(self, a: Site, b: Site, m: Match) -> list[Candidate]:
+        """Compare outputs whose features stand in another order, where the weight says in which."""
+        x, y = a.parts[0], b.parts[0]
+        if x.shape[1] != m.a.size(m.axes[0]) or y.shape[1] != m.b.size(m.axes[1]):
+            return self._views(a, b, "weights", m.relation)  # its rows are no outputs
+        x, y = x[:, m.in_a], y[:, m.in_b]
+        return [Candidate(a, b, a.name, b.name, x, y, "weights", m.relation)]
+
+    def _pair_joined(self, side: int) -> None:
+        """Pair several modules of one model with one of the other: q|k|v with qkv."""
+        groups: dict[str, list[Match]] = defaultdict(list)
+        word = "whole" if side == 0 else "part"  # what the one model has of the other
+        for m in self.matches:
+            if m.a.is_matrix and m.part == word:
+                groups[(m.a if side == 0 else m.b).owner].append(m)
+        for owner, members in groups.items():
+            members.sort(key=lambda m: int((m.in_a if side == 0 else m.in_b)[0]))
+            parts = [(m.b if side == 0 else m.a).owner for m in members]
+            ones = self._by_name[side].get(owner, [])
+            others = [self._by_name[1 - side].get(part, []) for part in parts]
+            for call in range(min(map(len, (ones, *others)), default=0)):
+                self._join(ones[call], [some[call] for some in others], members, side)
+
+    def _join(self, one: Site, several: list[Site], members: list[Match], side: int) -> None:
+        used, used_others = (self.used_a, self.used_b) if side == 0 else (self.used_b, self.used_a)
+        if one.key in used or any(s.key in used_others or not s.parts for s in several):
+            return
+        if not one.parts or len({s.key for s in several}) < len(several):
+            return
+        inside = [m.in_a if side == 0 else m.in_b for m in members]
+        theirs = [m.in_b if side == 0 else m.in_a for m in members]
+        is_output = all(
+            s.parts[0].shape[1] == (m.b if side == 0 else m.a).size(m.axes[1 - side])
+            for s, m in zip(several, members, strict=True)
+        )
+        width = (members[0].a if side == 0 else members[0].b).size(members[0].axes[side])
+        if not is_output or one.parts[0].shape[1] != width:
+            return
+        columns = np.concatenate(inside)
+        joined = torch.cat([s.parts[0][:, i] for s, i in zip(several, theirs, strict=True)], 1)
+        whole = one.parts[0][:, columns]
+        name = joined_name([s.name for s in several])
+        name_one = one.name + ("[0]" if len(one.parts) > 1 else "")
+        # The last of several ends when all are there.
+        last = max(several, key=lambda s: s.end)
+        relation = "|".join(s.name.rpartition(".")[2] for s in several)
+        if side == 0:
+            pair = Candidate(one, last, name_one, name, whole, joined, "weights", relation)
+        else:
+            pair = Candidate(last, one, name, name_one, joined, whole, "weights", relation)
+        self._add(pair, *several)
+
+    def _pair_containers(self) -> None:
+        """Pair modules that hold the same parameters, the innermost first."""
+        holds: tuple[dict[str, set[int]], dict[str, set[int]]] = (
+            defaultdict(set),
+            defaultdict(set),
+        )
+        for k, m in enumerate(self.matches):
+            for table, owner in zip(holds, (m.a.owner, m.b.owner), strict=True):
+                path = owner.split(".") if owner else []
+                for i in range(len(path) + 1):
+                    table[".".join(path[:i])].add(k)
+        for a in self.sites_a:
+            if a.is_leaf or a.key in self.used_a or a.name not in holds[0]:
+                continue
+            best: list[tuple[tuple[bool, float, int, float], Candidate]] = []
+            for b in self.sites_b:
+                if b.is_leaf or b.key in self.used_b or b.call != a.call or b.name not in holds[1]:
+                    continue
+                mine, theirs = holds[0][a.name], holds[1][b.name]
+                share = len(mine & theirs) / len(mine | theirs)
+                for view in self._views(a, b, "container") if share >= 0.8 else ():
+                    if share > 0.999 or view.is_like:
+                        rank = (not view.is_like, -share, abs(a.depth - b.depth), view.distance)
+                        best.append((rank, view))
+            if best:
+                self._add(min(best, key=lambda one: one[0])[1])
+
+    def _window(self, site: Site) -> tuple[int, int]:
+        """Return between which ends of the other model the partner of a site must lie."""
+        before = [p.b.end for p in self.pairs if p.a.end < site.start]
+        after = [p.b.end for p in self.pairs if p.a.end > site.end]
+        return max(before, default=0), min(after, default=1 << 60)
+
+    def _pair_rest(self) -> None:
+        """Pair what is left between its neighbours: by value, else the only one of its kind."""
+        for a in self.sites_a:
+            if a.key in self.used_a or not a.parts:
+                continue
+            low, high = self._window(a)
+            near = [
+                b
+                for b in self.sites_b
+                if b.key not in self.used_b and b.parts and low <= b.end and b.start <= high
+            ]
+            views = [view for b in near for view in self._views(a, b, "value")]
+            like = [view for view in views if view.is_like]
+            if like:
+                self._add(min(like, key=_unlikeness))
+                continue
+            same = [v for v in views if v.a.is_leaf and v.b.is_leaf and is_similar(a, v.b)]
+            if len({v.b.key for v in same}) == 1:
+                same[0].how = "position"
+                self._add(same[0])
+
+    def _refute(self) -> None:
+        """Refuse pairs that deviate although what they are a part of agrees."""
+        self.pairs.sort(key=lambda p: (p.a.end, p.b.end))
+        kept = []
+        for i, pair in enumerate(self.pairs):
+            later = self._enclosing(pair, self.pairs[i + 1 :])
+            is_refuted = (
+                pair.how != "map"
+                and not pair.is_like
+                and later is not None
+                and later.is_like
+                and float(later.found.max()) < float(pair.found.max()) / 100
+            )
+            if not is_refuted:
+                kept.append(pair)
+                continue
+            assert later is not None
+            why = f"{pair.distance:.1e} apart, but {later.name_a} agrees to {later.distance:.1e}"
+            self.refused.append((pair.name_a, pair.name_b, f"unlike points: {why}"))
+            self.used_a.discard(pair.a.key)
+            self.used_b.discard(pair.b.key)
+        self.pairs = kept
+
+    def _enclosing(self, pair: Candidate, later: list[Candidate]) -> Candidate | None:
+        """Return the first container that ends after a pair.
+
+        Not just any later site: up_proj runs after act_fn, but does not depend on it.
+        """
+        is_after: Callable[[Candidate], bool] = lambda p: (  # noqa: E731
+            p.how == "container" and p.a.end > pair.a.end and p.b.end > pair.b.end
+        )
+        return next(filter(is_after, later), None)
+
+    def _pair_aliases(self) -> None:
+        """Give what is left a second chance, by value alone; it may be another name of a pair."""
+        for a in self.sites_a:
+            if a.key in self.used_a or not a.parts:
+                continue
+            low, _ = self._window(a)
+            views = [
+                v
+                for b in self.sites_b
+                if b.end >= low and b.parts
+                for v in self._views(a, b, "value")
+            ]
+            like = [view for view in views if float(view.found.max()) < LIKE]
+            if like:
+                best = min(like, key=lambda v: (v.b.key in self.used_b, *_unlikeness(v)))
+                self._add(best)
+
+
+def _unlikeness(view: Candidate) -> tuple[bool, bool, int, float]:
+    a, b = view.a, view.b
+    return a.is_leaf != b.is_leaf, not is_similar(a, b), abs(a.end - b.end), view.distance
