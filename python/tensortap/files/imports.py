@@ -34,8 +34,9 @@ class ImportWaiter:
         """Return what the other finders find, if the module is one of ours."""
         if name not in self.names:
             return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]  # another waiter may be before us
+        for finder in behind:
+            if not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
