@@ -14,7 +14,7 @@
 #include "spy/functions.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
-#include "track/engine.h"
+#include "track/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,12 @@ static PyMethodDef functions[] = {
     { "tensor_line", FAST(summary_tensor_line),
       "Write one line about a tensor; return None for anything else." },
     { "tree_text", FAST(summary_tree_text), "Draw a tree of (depth, label, text)." },
+    { "tree_line", FAST(summary_tree_line),
+      "Draw one line of a log: depth, branch (0 opens, 1 goes on, 2 ends), text, whether in colour." },
+    { "mood_codes", FAST(summary_mood_codes),
+      "Return the escape sequences of plain text, types, remarks and alarms." },
+    { "number_text", FAST(summary_number_text),
+      "Write a number with four digits; exact: with as many as it needs." },
     { "watch_lines", (PyCFunction)(void (*)(void))lines_watch, METH_VARARGS | METH_KEYWORDS,
       "Call functions with what each line of the selected code does, until closed." },
     { "find_tensors", FAST(binding_find_tensors),
@@ -56,8 +62,15 @@ static PyMethodDef functions[] = {
     { "copy_into", FAST(binding_copy_into),
       "Copy the elements of each tensor to its offset in a buffer; list the indices of those that\n"
       "cannot be read here." },
+    { "track_describe", FAST(track_describe),
+      "Return kind, shape, dtype, device, statistics and digest of a value, as far as it has them." },
     { "track_key", FAST(track_key),
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
+    { "track_frame_value", FAST(track_frame_value),
+      "Return what a name holds in a frame, or the third argument." },
+    { "track_record", FAST(track_record), "Put a value into the open run, if there is one." },
+    { "track_record_change", FAST(track_record_change),
+      "Put a change of a variable into the open run: key, file, line, name, value." },
     { "_stats_from", FAST(summary_stats_from), "Put a Stats together from its parts." },
     { "_stats_here", FAST(summary_stats_here),
       "Compute the statistics of a tensor in the CPU's memory." },

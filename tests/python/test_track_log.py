@@ -43,12 +43,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("TENSORTAP_LOG_DIR", "TENSORTAP_LOG_TAG", "LTAG", "TENSORTAP_LANG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(track_log, "_default", {})
-    track_log.log.file(-1)
     before = logger.handlers[:]
     logger.handlers.clear()
     yield
     logger.handlers[:] = before
-    track_log.log.file(-1)
 
 
 def logged(folder: Path | str = "ttracker_logs") -> list[str]:

@@ -34,8 +34,6 @@ struct tt_buf; /* of tensortap_tools.h */
     X(spy_call_log)         \
     X(lines_watch)          \
     X(flow)                 \
-    X(track_tracker)        \
-    X(track_log)            \
     X(monitor_metrics)      \
     X(trace_tracer)         \
     X(operators_log)

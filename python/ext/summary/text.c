@@ -102,6 +102,55 @@ BINDING_FUNCTION(summary_tree_text)
     return binding_take_text(st, &page);
 }
 
+/* tree_line(depth, branch, text, is_colored) -> str */
+BINDING_FUNCTION(summary_tree_line)
+{
+    (void)module;
+    if (binding_read_arguments("tree_line", 4, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    const tt_style style = { .is_colored = args[3] == Py_True };
+    long depth = PyLong_AsLong(args[0]), branch = PyLong_AsLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (depth < 0 || depth > INT32_MAX || branch < TT_BRANCH_CALL || branch > TT_BRANCH_LAST)
+        return PyErr_Format(PyExc_ValueError, "depth %ld or branch %ld is out of range", depth, branch);
+    PyObject *bytes = PyUnicode_AsEncodedString(args[2], "utf-8", "backslashreplace"); /* owned */
+    if (bytes == NULL)
+        return NULL;
+    tt_buf line = { 0 };
+    tt_status st =
+        tt_tree_line((int32_t)depth, (tt_branch)branch, PyBytes_AS_STRING(bytes), &style, &line);
+    Py_DECREF(bytes);
+    return binding_take_text(st, &line);
+}
+
+/* mood_codes() -> dict; tree_line obeys these sequences and no others */
+BINDING_FUNCTION(summary_mood_codes)
+{
+    (void)module;
+    if (binding_read_arguments("mood_codes", 0, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    return Py_BuildValue("{ssssssss}", "plain", tt_mood_code(TT_MOOD_PLAIN), "type",
+                         tt_mood_code(TT_MOOD_TYPE), "remark", tt_mood_code(TT_MOOD_REMARK), "alarm",
+                         tt_mood_code(TT_MOOD_ALARM));
+}
+
+/* number_text(number, *, exact) -> str */
+BINDING_FUNCTION(summary_number_text)
+{
+    bool is_exact = false;
+    const binding_option options[] = { { "exact", OPTION_BOOL, &is_exact }, { 0 } };
+    char digits[TT_NUMBER_TEXT];
+    (void)module;
+    if (binding_read_arguments("number_text", 1, options, args, nargs, kwnames) < 0)
+        return NULL;
+    double number = PyFloat_AsDouble(args[0]);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    size_t len = (is_exact ? tt_number_f64 : tt_number_short)(number, digits);
+    return PyUnicode_FromStringAndSize(digits, (Py_ssize_t)len);
+}
+
 PyObject *summary_escape(PyObject *Py_UNUSED(module), PyObject *text)
 {
     if (!PyUnicode_Check(text))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
-from tensortap.compiled.dynamo import mark_constant
+from tensortap.compiled.dynamo import is_imported, mark_constant
+from tensortap.files.imports import when_imported
 from tensortap.private.capability import Capability, expect
 
 if TYPE_CHECKING:
@@ -102,6 +103,32 @@ def hidden(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable
     return _core._hidden(function, traced, _call_traced)  # type: ignore[no-any-return]
 
 
+def opaque(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function* so that Dynamo breaks its graph where it is called, and never compiles it.
+
+    Needs no torch.  If graphs cannot be broken, Dynamo traces a function that returns None.
+    """
+    never_compile(function)
+    return hidden(function, _break)
+
+
+def never_compile(*functions: Callable[..., Any]) -> None:
+    """Keep Dynamo from the frames of these functions, and from all that they call."""
+    if not _uncompiled and not is_imported():
+        when_imported("torch._dynamo", _skip_uncompiled)
+    _uncompiled.extend(function.__code__ for function in functions)
+    if is_imported():
+        _skip_uncompiled()
+
+
+_uncompiled: list[CodeType] = []
+
+
+def _skip_uncompiled() -> None:
+    for code in _uncompiled:
+        skip(code, "SKIP")
+
+
 def _call_traced(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Stand for the call of such an object where Dynamo traces it."""
     return self.traced(*args, **kwargs)
@@ -121,8 +148,8 @@ def _try_break() -> None:
 
 
 BREAKS = Capability(
-    "see steps of optimizers that are compiled",
-    "steps of compiled optimizers are not seen",
+    "run functions of tensortap between compiled graphs",
+    "steps of compiled optimizers and tracked calls inside compiled graphs are not seen",
     _try_break,
 )
 

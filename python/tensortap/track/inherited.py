@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 from tensortap import _core
@@ -36,11 +35,11 @@ def words() -> dict[str, str]:
 # ---- the log
 
 
-def log_folder() -> Path:
+def log_folder() -> str:
     """Return $TENSORTAP_LOG_DIR, or ttracker_logs; $TENSORTAP_LOG_TAG is a folder in it."""
-    folder = Path(os.environ.get("TENSORTAP_LOG_DIR") or "ttracker_logs")
+    folder = os.environ.get("TENSORTAP_LOG_DIR") or "ttracker_logs"
     tag = os.environ.get("TENSORTAP_LOG_TAG") or os.environ.get("LTAG")  # as in ttracker
-    return folder / tag if tag else folder
+    return os.path.join(folder, tag) if tag else folder
 
 
 def h4logger(path: str | os.PathLike[str] | None = None) -> ThreadFileHandler:

@@ -1,7 +1,6 @@
 """Changes of variables, line by line: var_tracker, block and debug_trace.
 
-The work is done in C (track/tracker.c), a consumer of the line source.  This file decides
-which names are watched, and until when.
+This file decides which names are watched, and until when; tracker.py watches them.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -17,14 +16,18 @@ from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from tensortap import _core
+from tensortap.compiled.hooks import never_compile
 from tensortap.display import session
+from tensortap.files.frames import frame_above
 from tensortap.files.owners import Owner, owner_of
 from tensortap.track.calls import Described, Watching, wrap
+from tensortap.track.description import Tolerance
 from tensortap.track.inherited import words
 from tensortap.track.log import log
+from tensortap.track.rendering import Branch
+from tensortap.track.tracker import Tracker
 
 F = TypeVar("F", bound=Callable[..., Any])
-Tolerance = tuple[float, float] | None  # rtol, atol
 
 
 class _Active(threading.local):
@@ -61,7 +64,7 @@ class _Names(Watching):
         self.tolerance = tolerance
         self.root = root
         self.roots: set[CodeType] = set()
-        self.tracker: _core.Tracker | None = None
+        self.tracker: Tracker | None = None
         self.shared: list[tuple[_Names, int]] = []
         self.calls = 0  # open calls that use the tracker: in greenlets the first may end first
         self.is_open = False
@@ -93,7 +96,7 @@ class _Names(Watching):
         if self.tracker is None:
             if self.root is not None:
                 self.roots.add(self.root)
-            self.tracker = _core.Tracker(log, left, self.roots, self.tolerance)
+            self.tracker = Tracker(left, self.roots, self.tolerance)
         self.tracker.depth = depth
         self.tracker.start()
         _active.trackers.append(self)
@@ -191,16 +194,16 @@ class block:
         self._tolerance = _tolerance(rtol, atol)
 
     def __enter__(self) -> block:
-        frame = sys._getframe(1)
+        frame = frame_above()
         self._depth = log.depth
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-        log.lines((self._depth, 0, f"[{where}] block [{', '.join(self._names)}]"))
+        log.lines((self._depth, Branch.CALL, f"[{where}] block [{', '.join(self._names)}]"))
         log.depth = self._depth + 1
         self._watching = _Names(self._names, self._tolerance, frame.f_code)
         self._start = perf_counter()
         self._watching.resume(self._depth + 1)
         if self._watching.tracker is not None:
-            self._watching.tracker.adopt(frame.f_lineno)
+            self._watching.tracker.adopt(frame)
         return self
 
     def __exit__(
@@ -213,11 +216,14 @@ class block:
         self._watching.pause()
         log.depth = self._depth
         word = words()
-        last = (self._depth, 2, f"{word['time']} block: {seconds:.4f} s")
+        last = (self._depth, Branch.LAST, f"{word['time']} block: {seconds:.4f} s")
         if kind is None:
             log.lines(last)
         else:
-            log.lines((self._depth, 2, f"{word['output']} raised {kind.__name__}: {error}"), last)
+            log.lines(
+                (self._depth, Branch.LAST, f"{word['output']} raised {kind.__name__}: {error}"),
+                last,
+            )
 
 
 class _Lines(Watching):
@@ -256,12 +262,12 @@ class _Lines(Watching):
         depth = self.depths[event.frame] = self.depths.get(event.caller, self.depth - 1) + 1
         code = event.code
         where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-        log.lines((depth, 0, f"[{where}] enter [{code.co_name}]"))
+        log.lines((depth, Branch.CALL, f"[{where}] enter [{code.co_name}]"))
 
     def _line(self, event: Any) -> None:
         depth = self.depths.get(event.frame, self.depth)
         text = linecache.getline(event.code.co_filename, event.line).strip()
-        log.lines((depth, 1, f"{event.line}: {text}"))
+        log.lines((depth, Branch.ENTRY, f"{event.line}: {text}"))
 
     def _leave(self, event: Any) -> None:
         depth = (
@@ -270,7 +276,16 @@ class _Lines(Watching):
             else self.depths.pop(event.frame, self.depth)
         )
         how = "yield from" if event.is_yield else "exit"
-        log.lines((depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]"))
+        log.lines(
+            (
+                depth,
+                Branch.ENTRY if event.is_yield else Branch.LAST,
+                f"{how} [{event.code.co_name}]",
+            )
+        )
+
+
+never_compile(_Lines._enter, _Lines._line, _Lines._leave, _Lines._select)
 
 
 def debug_trace(func: F) -> F:
