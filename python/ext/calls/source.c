@@ -301,6 +301,7 @@ int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *m
 {
     if (link_find(consumer, module) >= 0)
         return 0;
+    (void)tensor_torch_find(&state->torch); /* the first call has tensors to find already */
     if (consumer->links == NULL && (consumer->links = PyList_New(0)) == NULL)
         return -1;
     calls_link *link = link_make(state, consumer, module, name);              /* owned */

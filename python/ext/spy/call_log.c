@@ -144,8 +144,6 @@ static int on_tensor(calls_consumer *consumer, calls_link *Py_UNUSED(link),
 static int on_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     call_log_object *self = (call_log_object *)consumer;
-    if (self->state->torch.tensor == NULL)
-        (void)tensor_torch_find(&self->state->torch);
     uint64_t pool_at = self->pending > 0 ? self->pending_at : self->pool_len;
     uint32_t outputs = self->pending;
     self->pending = 0;
