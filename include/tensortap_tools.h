@@ -199,6 +199,29 @@ typedef enum tt_branch {
 tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
                        tt_buf *out);
 
+/* ---- DOT -------------------------------------------------------------------- */
+
+/* One statement of the DOT language: a node, an arrow, or attributes of all of them.
+ *
+ *     tt_dot_open(&text);
+ *     tt_dot dot = tt_dot_statement(&text, "n1", NULL);     // n1 [label="a b"]
+ *     tt_dot_attribute(&dot, "label", "a b");
+ *     tt_dot_end(&dot);
+ *     tt_dot_close(&text);
+ *
+ * Texts may be untrusted; lines end with a newline. */
+typedef struct tt_dot {
+    tt_buf *out;
+    bool is_open; /* it has an attribute */
+} tt_dot;
+
+void tt_dot_open(tt_buf *out);
+tt_dot tt_dot_default(tt_buf *out, const char *what); /* "graph", "node" or "edge" */
+tt_dot tt_dot_statement(tt_buf *out, const char *name, const char *to); /* to: NULL: a node */
+void tt_dot_attribute(tt_dot *dot, const char *key, const char *text);
+void tt_dot_end(const tt_dot *dot);
+void tt_dot_close(tt_buf *out);
+
 /* ---- flow charts ------------------------------------------------------------- */
 
 /* Tensors as tables, joined by arrows: which tensor a program computed from which.  The

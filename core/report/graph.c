@@ -7,56 +7,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/graph.h"
 
-#include "base/utf8.h"
-#include "report/glyph.h"
+#include "report/dot.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FONT "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\""
-
-/* ---- untrusted text ---------------------------------------------------------- */
-
-static const char *entity(char c, tt_dot_where where)
-{
-    switch (c) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '"':
-        return "&quot;";
-    case '\\': /* in labels too: "\N" would be the node's number */
-        return where == TT_DOT_TOOLTIP ? "\\\\\\\\" : "\\\\";
-    case ' ':
-        return where == TT_DOT_LABEL ? "&#160;" : NULL;
-    }
-    return NULL;
-}
-
-void tt_dot_text(tt_buf *out, tt_dot_where where, const char *text, size_t len, size_t columns)
-{
-    tt_buf visible = { 0 };
-    size_t total = 0, n;
-    uint32_t code;
-    if (tt_glyph_bytes(&visible, text, len, TT_TRUST_NONE, &(tt_style){ 0 }) < 0)
-        out->st = visible.st;
-    for (size_t i = 0; i < visible.len; total++)
-        i += tt_utf8_read(visible.data + i, visible.len - i, &code);
-    bool is_cut = columns > 0 && total > columns;
-    for (size_t i = 0, shown = 0; i < visible.len && !(is_cut && shown == columns - 1); i += n, shown++) {
-        const char *at = visible.data + i, *safe = entity(*at, where);
-        n = tt_utf8_read(at, visible.len - i, &code);
-        (void)(safe != NULL ? tt_buf_text(out, safe) : tt_buf_append(out, at, n));
-    }
-    if (is_cut)
-        (void)tt_buf_text(out, "…");
-    tt_buf_free(&visible);
-}
 
 /* ---- which node is which ------------------------------------------------------ */
 
@@ -128,26 +85,6 @@ size_t *tt_graph_stack(const tt_graph *graph)
 
 /* ---- nodes ----------------------------------------------------------------- */
 
-/* The tooltip: what the node had to cut. */
-static void put_tooltip(tt_buf *out, const tt_graph_node *node)
-{
-    tt_buf_printf(out, ", tooltip=\"");
-    const char *name = node->name != NULL ? node->name : "?";
-    tt_dot_text(out, TT_DOT_TOOLTIP, name, strlen(name), 0);
-    tt_buf_printf(out, "\\n");
-    if (node->file != NULL) {
-        tt_dot_text(out, TT_DOT_TOOLTIP, node->file, strlen(node->file), 0);
-        tt_buf_printf(out, ":%" PRId32 "\\n", node->line);
-    }
-    for (const char *at = node->code != NULL ? node->code : ""; *at != '\0';) {
-        size_t len = strcspn(at, "\n");
-        tt_dot_text(out, TT_DOT_TOOLTIP, at, len, 0);
-        tt_buf_printf(out, "\\n");
-        at += len + (at[len] == '\n');
-    }
-    tt_buf_printf(out, "\"");
-}
-
 /* Graphviz's y goes up; whole tenths of points are enough. */
 static void put_point(tt_buf *out, const char *before, double x, double y)
 {
@@ -160,27 +97,76 @@ static void put_point(tt_buf *out, const char *before, double x, double y)
     }
 }
 
-static void put_head(tt_buf *out, const char *graph_attributes)
+/* "n12", the name of a node in the DOT text. */
+typedef struct node_id {
+    char text[24];
+} node_id;
+
+static node_id id_of(uint64_t number)
 {
-    tt_buf_printf(out,
-                  "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
-                  "       " FONT ", fontsize=11]\n",
-                  graph_attributes);
-    tt_buf_printf(out, "  node [shape=plain, " FONT ", fontsize=11]\n"
-                       "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n");
+    node_id id;
+    (void)snprintf(id.text, sizeof id.text, "n%" PRIu64, number);
+    return id;
+}
+
+static tt_dot begin_edge(tt_buf *out, uint64_t from, uint64_t to)
+{
+    return tt_dot_statement(out, id_of(from).text, id_of(to).text);
+}
+
+/* Attributes as alternating keys and texts, up to NULL. */
+static void put_defaults(tt_buf *out, const char *what, const char *const *pairs)
+{
+    tt_dot dot = tt_dot_default(out, what);
+    for (; *pairs != NULL; pairs += 2)
+        tt_dot_attribute(&dot, pairs[0], pairs[1]);
+    tt_dot_end(&dot);
+}
+
+static void put_head(tt_buf *out, const char *const *graph_attributes)
+{
+    static const char *const page[] = { "bgcolor", "white", "pad", "0.2", "fontsize", "11", NULL };
+    static const char *const node[] = { "shape", "plain", "fontsize", "11", NULL };
+    static const char *const edge[] = { "color", "#486581", "arrowsize", "0.8", "penwidth", "1.2", NULL };
+    tt_dot_open(out);
+    put_defaults(out, "graph", graph_attributes);
+    put_defaults(out, "graph", page);
+    put_defaults(out, "node", node);
+    put_defaults(out, "edge", edge);
+}
+
+/* The tooltip: what the node had to cut. */
+static void put_tooltip(tt_dot *dot, const tt_graph_node *node)
+{
+    tt_buf text = { 0 };
+    (void)tt_buf_printf(&text, "%s\n", node->name != NULL ? node->name : "?");
+    if (node->file != NULL)
+        (void)tt_buf_printf(&text, "%s:%" PRId32 "\n", node->file, node->line);
+    if (node->code != NULL && node->code[0] != '\0')
+        (void)tt_buf_printf(&text, "%s%s", node->code, node->code[strlen(node->code) - 1] == '\n' ? "" : "\n");
+    tt_dot_key(dot, "tooltip");
+    tt_dot_quote(dot->out, TT_DOT_TOOLTIP, text.data != NULL ? text.data : "");
+    if (text.st < 0)
+        dot->out->st = text.st;
+    tt_buf_free(&text);
 }
 
 static void put_node(tt_buf *out, const tt_graph_node *node, const tt_graph_spot *spot)
 {
-    tt_buf_printf(out, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
+    node_id id = id_of(node->id);
+    tt_dot dot = tt_dot_statement(out, id.text, NULL);
+    tt_dot_attribute(&dot, "id", id.text);
     if (spot != NULL) {
-        put_point(out, ", pos=\"", spot->x, spot->y);
+        tt_dot_key(&dot, "pos");
+        put_point(out, "\"", spot->x, spot->y);
         tt_buf_printf(out, "\"");
     }
-    put_tooltip(out, node);
-    tt_buf_printf(out, ", label=<");
+    put_tooltip(&dot, node);
+    tt_dot_key(&dot, "label");
+    tt_buf_printf(out, "<");
     tt_graph_label(out, node);
-    tt_buf_printf(out, ">]\n");
+    tt_buf_printf(out, ">");
+    tt_dot_end(&dot);
 }
 
 static const char *frame_label(const tt_graph_node *node)
@@ -189,13 +175,16 @@ static const char *frame_label(const tt_graph_node *node)
 }
 
 /* Opens a box with the function's name; the caller ends its attributes. */
-static void put_cluster(tt_buf *out, const tt_graph_node *node, uint64_t id)
+static tt_dot begin_cluster(tt_buf *out, const tt_graph_node *node, uint64_t id)
 {
     tt_buf_printf(out, "  subgraph cluster_%" PRIu64 " {\n", id);
-    tt_buf_printf(out, "  graph [labeljust=l, color=\"#bcccdc\", "
-                       "fontcolor=\"#52606d\", style=rounded, "
-                       "label=\"");
-    tt_dot_text(out, TT_DOT_ATTRIBUTE, frame_label(node), strlen(frame_label(node)), 0);
+    tt_dot dot = tt_dot_default(out, "graph");
+    tt_dot_attribute(&dot, "labeljust", "l");
+    tt_dot_attribute(&dot, "color", "#bcccdc");
+    tt_dot_attribute(&dot, "fontcolor", "#52606d");
+    tt_dot_attribute(&dot, "style", "rounded");
+    tt_dot_attribute(&dot, "label", frame_label(node));
+    return dot;
 }
 
 /* A node of a frame that is drawn. */
@@ -231,8 +220,8 @@ static void put_nodes(tt_buf *out, const tt_graph *graph)
             put_node(out, &graph->nodes[i], NULL);
         if (found == NULL || (found > all && found[-1].frame == key.frame))
             continue;
-        put_cluster(out, &graph->nodes[i], key.frame);
-        tt_buf_printf(out, "\"]\n");
+        tt_dot box = begin_cluster(out, &graph->nodes[i], key.frame);
+        tt_dot_end(&box);
         for (; found < end && found->frame == key.frame; found++)
             put_node(out, &graph->nodes[found->at], NULL);
         tt_buf_printf(out, "  }\n");
@@ -243,13 +232,16 @@ static void put_nodes(tt_buf *out, const tt_graph *graph)
 static void put_edges(tt_buf *out, const tt_graph *graph, const size_t *above)
 {
     for (size_t i = 0, from, to; i < graph->edge_count; i++)
-        if (tt_graph_ends(graph, i, &from, &to))
-            tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", graph->edges[i].from,
-                          graph->edges[i].to);
+        if (tt_graph_ends(graph, i, &from, &to)) {
+            tt_dot dot = begin_edge(out, graph->edges[i].from, graph->edges[i].to);
+            tt_dot_end(&dot);
+        }
     for (size_t i = 0; i < graph->node_count; i++)
-        if (above[i] != SIZE_MAX)
-            tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
-                          graph->nodes[above[i]].id, graph->nodes[i].id);
+        if (above[i] != SIZE_MAX) {
+            tt_dot dot = begin_edge(out, graph->nodes[above[i]].id, graph->nodes[i].id);
+            tt_dot_attribute(&dot, "style", "invis");
+            tt_dot_end(&dot);
+        }
 }
 
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
@@ -257,10 +249,10 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
     size_t *above = tt_graph_stack(graph); /* owned */
     if (above == NULL)
         return out->st = TT_ENOMEM;
-    put_head(out, "rankdir=TB, nodesep=0.3, ranksep=0.45,");
+    put_head(out, (const char *const[]){ "rankdir", "TB", "nodesep", "0.3", "ranksep", "0.45", NULL });
     put_nodes(out, graph);
     put_edges(out, graph, above);
-    tt_buf_printf(out, "}\n");
+    tt_dot_close(out);
     free(above);
     return out->st;
 }
@@ -273,12 +265,16 @@ static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_layout 
     const tt_graph_node *node = &graph->nodes[first];
     tt_graph_point low, high;
     size_t end = tt_graph_layout_run(layout, graph, first, &low, &high);
-    put_cluster(out, node, node->id);
+    tt_dot dot = begin_cluster(out, node, node->id);
     double half = 3.2 * (double)strlen(frame_label(node)) + 6; /* about half of the name's width */
-    put_point(out, "\", lp=\"", low.x + half, low.y + 9);
-    put_point(out, "\", bb=\"", low.x, high.y);
+    tt_dot_key(&dot, "lp");
+    put_point(out, "\"", low.x + half, low.y + 9);
+    tt_buf_printf(out, "\"");
+    tt_dot_key(&dot, "bb");
+    put_point(out, "\"", low.x, high.y);
     put_point(out, ",", high.x, low.y);
-    tt_buf_printf(out, "\"]\n");
+    tt_buf_printf(out, "\"");
+    tt_dot_end(&dot);
     for (size_t i = first; i < end; i++)
         put_node(out, &graph->nodes[i], &layout->spots[i]);
     tt_buf_printf(out, "  }\n");
@@ -293,31 +289,39 @@ static const char *const lane_colors[LANE_COLORS] = { "#829ab1", "#b98b4e", "#6a
 enum { STUB_APART = 15, STUB_NAME = 12 }; /* from stub to stub, in points; columns of a name */
 
 /* The name and line of what a stub starts at, above it. */
-static void put_start(tt_buf *out, const tt_graph_node *start, const tt_graph_curve *curve)
+static void put_start(tt_dot *dot, const tt_graph_node *start, const tt_graph_curve *curve)
 {
+    tt_buf *out = dot->out;
     size_t len = strlen(start->name);
     double half = 2.4 * (double)((len < STUB_NAME ? len : STUB_NAME) + 5); /* about half of its width */
-    tt_buf_printf(out, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
+    tt_dot_attribute(dot, "color", "#829ab1");
+    tt_dot_attribute(dot, "fontcolor", "#52606d");
+    tt_dot_attribute(dot, "fontsize", "9");
+    tt_dot_key(dot, "label");
+    tt_buf_printf(out, "<");
     tt_dot_text(out, TT_DOT_LABEL, start->name, len, STUB_NAME);
     if (start->line > 0)
         tt_buf_printf(out, " :%d", (int)start->line);
-    put_point(out, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
+    tt_buf_printf(out, ">");
+    tt_dot_key(dot, "lp");
+    put_point(out, "\"", curve->point[0].x + half, curve->point[0].y - 6);
     tt_buf_printf(out, "\"");
 }
 
 static void put_curve(tt_buf *out, const tt_graph_edge *edge, const tt_graph_curve *curve,
                       const tt_graph_node *start)
 {
-    tt_buf_printf(out, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
-    put_point(out, " [pos=\"e,", curve->tip.x, curve->tip.y);
+    tt_dot dot = begin_edge(out, edge->from, edge->to);
+    tt_dot_key(&dot, "pos");
+    put_point(out, "\"e,", curve->tip.x, curve->tip.y);
     for (size_t i = 0; i < curve->count; i++)
         put_point(out, " ", curve->point[i].x, curve->point[i].y);
     tt_buf_printf(out, "\"");
     if (curve->is_stub)
-        put_start(out, start, curve);
+        put_start(&dot, start, curve);
     if (curve->lane > 0)
-        tt_buf_printf(out, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
-    tt_buf_printf(out, "]\n");
+        tt_dot_attribute(&dot, "color", lane_colors[curve->lane % LANE_COLORS]);
+    tt_dot_end(&dot);
 }
 
 static void move_down(tt_graph_curve *curve, double by)
@@ -334,7 +338,7 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
     tt_status st = stubs != NULL ? tt_graph_layout_make(&layout, graph, sizes) : TT_ENOMEM;
     if (st < 0)
         goto out;
-    put_head(out, "outputorder=edgesfirst,");
+    put_head(out, (const char *const[]){ "outputorder", "edgesfirst", NULL });
     for (size_t i = 0; i < graph->node_count;) {
         if (layout.spots[i].is_start) {
             i = put_run(out, graph, &layout, i);
@@ -351,7 +355,7 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
         put_curve(out, &graph->edges[i], &curve, &graph->nodes[from]);
     }
-    tt_buf_printf(out, "}\n");
+    tt_dot_close(out);
     st = out->st;
 out:
     free(stubs);

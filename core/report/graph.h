@@ -9,16 +9,6 @@
 
 /* ---- graph.c ------------------------------------------------------------- */
 
-/* Names and code of users: each place needs another escape. */
-typedef enum tt_dot_where {
-    TT_DOT_LABEL,     /* an HTML-like label: spaces stay */
-    TT_DOT_ATTRIBUTE, /* between quotes */
-    TT_DOT_TOOLTIP,   /* likewise; Graphviz reads its backslashes twice */
-} tt_dot_where;
-/* Appends untrusted text on one line: control characters are shown, and beyond `columns`
- * characters it is cut with an ellipsis (0: never). */
-void tt_dot_text(tt_buf *out, tt_dot_where where, const char *text, size_t len, size_t columns);
-
 /* Finds the nodes of an edge; false: one of them is unknown. */
 bool tt_graph_ends(const tt_graph *graph, size_t edge, size_t *from, size_t *to);
 /* Graphviz sets whatever is not held apart by an arrow side by side: fifteen

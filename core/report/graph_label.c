@@ -12,6 +12,7 @@
  * after the point, which the largest of them determines.  The background of a number shows its
  * sign and size, and is pale enough for black print.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "report/dot.h"
 #include "report/glyph.h"
 #include "report/graph.h"
 

@@ -120,6 +120,7 @@ static PyMethodDef functions[] = {
     { "_digests", FAST(summary_digests),
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
+    { "_dot", FAST(spy_dot), "Return the DOT text of a graph." },
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
     { "_value_is_masked", runs_value_is_masked, METH_VARARGS,
       "Return whether a tensor is meant to hold -Inf: (name, class of its module or None, nan, posinf, "

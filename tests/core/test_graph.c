@@ -56,11 +56,12 @@ static char *dot_of_one(const drawn *d)
     return written(tt_graph_dot, &(tt_graph){ .nodes = &d->node, .node_count = 1 });
 }
 
-#define HEAD                                                                                   \
-    "digraph tensors {\n"                                                                      \
-    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45, bgcolor=\"white\", pad=0.2,\n"            \
-    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"             \
-    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n" \
+#define FONT "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\""
+#define HEAD                                                            \
+    "digraph {\n  graph [" FONT "]\n  node [" FONT "]\n  edge [" FONT "]\n" \
+    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45]\n"                 \
+    "  graph [bgcolor=white, pad=0.2, fontsize=11]\n"                   \
+    "  node [shape=plain, fontsize=11]\n"                               \
     "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n"
 
 static void a_small_chart_is_this_text(void **state)
@@ -79,7 +80,7 @@ static void a_small_chart_is_this_text(void **state)
     char *dot = written(tt_graph_dot, &graph);
     assert_string_equal(
         dot, HEAD
-        "  n1 [id=\"n1\", tooltip=\"x\\na.py:1\\nx (source)\\n\", label=<"
+        "  n1 [id=n1, tooltip=\"x\\na.py:1\\nx (source)\\n\", label=<"
         "<table border=\"1\" color=\"#90a4ae\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
         "bgcolor=\"white\" style=\"dashed\">"
         "<tr><td bgcolor=\"#eceff1\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
@@ -99,7 +100,7 @@ static void a_small_chart_is_this_text(void **state)
         "<td align=\"right\"><font color=\"#829ab1\">1</font></td></tr><tr>"
         "<td align=\"right\" bgcolor=\"#fee4c3\">1</td><td align=\"right\" bgcolor=\"#9fcff7\">-2</td>"
         "</tr></table></td></tr></table></font></td></tr></table>>]\n"
-        "  n2 [id=\"n2\", tooltip=\"y\\na.py:2\\ny = x.mean()\\n\", label=<"
+        "  n2 [id=n2, tooltip=\"y\\na.py:2\\ny = x.mean()\\n\", label=<"
         "<table border=\"1\" color=\"#486581\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
         "bgcolor=\"white\">"
         "<tr><td bgcolor=\"#dfe8f5\" align=\"left\"><table border=\"0\" cellborder=\"0\" "

@@ -37,7 +37,7 @@ def paths_of(tree: Node) -> list[str]:
 def labels(source: str) -> list[str]:
     return [
         a or b
-        for a, b in re.findall(r'^\tn\d+ \[label=(?:"([^"]*)"|(\w+))\]', source, re.MULTILINE)
+        for a, b in re.findall(r'^ +n\d+ \[label=(?:"([^"]*)"|(\w+))\]', source, re.MULTILINE)
     ]
 
 
@@ -173,13 +173,21 @@ def test_render_options_are_spelt_as_graphviz_does() -> None:
 
 def test_odd_names_are_quoted_and_drawn() -> None:
     pytest.importorskip("pygraphviz")
-    tree = build_tree(['say "hi"', "back\\slash", "node", "é", "a b", "<b>"])
+    tree = build_tree(['say "hi"', "back\\slash", "node", "é", "a b", "<b>", "&lt;"])
     dot = construct_graph(tree)
-    assert 'label="say \\"hi\\""' in dot.source
+    assert 'label="say &quot;hi&quot;"' in dot.source
     from tensortap.spy.digraph import picture
 
     svg = picture(dot.source, "svg").decode()
-    for name in ("say &quot;hi&quot;", "back\\slash", ">node<", "é", "a b", "&lt;b&gt;"):
+    for name in (
+        "say &quot;hi&quot;",
+        "back\\slash",
+        ">node<",
+        "é",
+        "a b",
+        "&lt;b&gt;",
+        "&amp;lt;",
+    ):
         assert name in svg
 
 

@@ -59,7 +59,7 @@ def test_nan_and_inf_are_counted_in_one_tensor_not_over_all_steps(tmp_path: Path
 
 def line_of(graph: Digraph, name: str) -> str:
     """Give the line of the node whose label begins with this name."""
-    found = re.compile(rf'\tn\d+ \[label="?{name}\b')
+    found = re.compile(rf' +n\d+ \[label="?{name}\b')
     return next(line for line in graph.source.splitlines() if found.match(line))
 
 
@@ -175,7 +175,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def labels(source: str) -> list[str]:
-    return re.findall(r'\tn\d+ \[label="([^"]*)"', source)
+    return re.findall(r'^ +n\d+ \[label="([^"]*)"', source, re.MULTILINE)
 
 
 def test_all_modules_hang_below_the_model(stages: tuple[Path, str]) -> None:

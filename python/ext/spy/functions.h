@@ -6,6 +6,7 @@
 #include "binding/state.h"
 
 BINDING_FUNCTION(spy_save);
+BINDING_FUNCTION(spy_dot);
 
 int spy_init(PyObject *module, binding_state *state);
 

@@ -1,25 +1,21 @@
 """A directed graph as DOT text, and its picture.
 
 Has the methods of `Digraph` in the PyPI package `graphviz`.  `pygraphviz`, whose wheels contain
-Graphviz, draws the picture.  The core's DOT writer is for charts of tensors: it has no nodes with
-arbitrary attributes.
+Graphviz, draws the picture; the core writes the text.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
 import os
-import re
 import webbrowser
 from pathlib import Path
 
 from tensortap import _core
 from tensortap.runs import process
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
-_FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
+_BOXES = {"shape": "box", "style": "rounded,filled", "fillcolor": "white"}
 _FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
-_KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
 MOST = 5000  # nodes and edges of a picture; Graphviz's time grows with the square
 
 
@@ -32,15 +28,6 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     return format
 
 
-def quoted(text: str) -> str:
-    """Return text as DOT writes it: in quotes where it needs them."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
-        return text
-    lines = (_core._escape(line) for line in text.split("\n"))
-    escaped = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
-    return f'"{escaped}"'
-
-
 class Digraph:
     """A directed graph; `source` is its text, `render()` its picture."""
 
@@ -48,7 +35,7 @@ class Digraph:
         """Create an empty graph; *format* is that of the picture."""
         self.format = format
         self._attributes: dict[str, str] = {}
-        self._body: list[str] = []
+        self._rows: list[tuple[str, str | None, dict[str, str]]] = []
 
     def attr(self, **attributes: object) -> None:
         """Set attributes of the graph."""
@@ -57,22 +44,16 @@ class Digraph:
     def node(self, name: str, label: str | None = None, **attributes: str) -> None:
         """Add a node."""
         shown = attributes if label is None else {"label": label, **attributes}
-        text = " ".join(f"{key}={quoted(value)}" for key, value in shown.items())
-        self._body.append(f"\t{quoted(name)} [{text}]\n" if text else f"\t{quoted(name)}\n")
+        self._rows.append((name, None, shown))
 
     def edge(self, tail: str, head: str, label: str = "") -> None:
         """Add an edge."""
-        shown = f" [label={quoted(label)}]" if label else ""
-        self._body.append(f"\t{quoted(tail)} -> {quoted(head)}{shown}\n")
+        self._rows.append((tail, head, {"label": label} if label else {}))
 
     @property
     def source(self) -> str:
         """The graph in the DOT language."""
-        head = "".join(f"\t{key}={quoted(value)}\n" for key, value in self._attributes.items())
-        body = "".join(self._body)
-        font = f'fontname="{_FONT}"'
-        boxes = f'node [shape=box style="rounded,filled" fillcolor=white {font}]'
-        return f"digraph {{\n\t{font}\n{head}\t{boxes}\n\tedge [{font}]\n{body}}}\n"
+        return _core._dot(self._attributes, _BOXES, self._rows)
 
     def render(
         self,
@@ -123,9 +104,9 @@ class Digraph:
             process.keep_chart(f"{Path(path).stem}.{format}", lambda: content)
 
     def _picture(self, format: str) -> bytes:
-        if len(self._body) > MOST:
+        if len(self._rows) > MOST:
             raise ValueError(
-                f"the graph has {len(self._body)} nodes and edges; Graphviz would take minutes "
+                f"the graph has {len(self._rows)} nodes and edges; Graphviz would take minutes "
                 f"or hours for more than {MOST}; fold it (--squash-name, --prune-leaves), "
                 "or write a .dot file"
             )
