@@ -428,3 +428,18 @@ def test_a_run_without_a_black_box_says_how_to_have_one(tmp_path: Path) -> None:
             run.dump()
     with pytest.raises(FileNotFoundError, match="tensortap run --black-box 8"):
         tt.replay(tmp_path / "run")
+
+
+def test_the_verdict_is_an_answer_that_a_notebook_shows(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run", black_box=3):
+        train("mlp")
+    replay = tt.replay(tmp_path / "run", ops=False)
+    assert replay.answer is None
+    assert replay._repr_html_() is None
+    with replay:
+        train("mlp")
+    assert replay.answer is not None
+    assert (replay.answer.kind, replay.answer.severity) == ("fault", "error")
+    assert replay.answer.first_step == replay.result["step"]
+    assert str(replay).splitlines()[0] == replay.answer.sentence
+    assert replay.answer.sentence in replay._repr_html_()

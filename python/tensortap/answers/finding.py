@@ -107,6 +107,11 @@ class Finding:
         return {**vars(self), "feeds": feeds, "site_count": len(self.sites)}
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """What a terminal shows: the sentence, further lines, what to do, what shows more."""
+        return tuple(filter(None, (self.sentence, *self.detail, self.remedy, *self.next)))
+
+    @property
     def text(self) -> str:
         """Everything that a failed test prints: the sentence, what to do, and what shows more."""
         return "\n  ".join(filter(None, (str(self), self.code, self.remedy, *self.next)))

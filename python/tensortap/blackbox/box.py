@@ -16,8 +16,9 @@ from typing import Any
 from weakref import ref
 
 from tensortap import _core
+from tensortap.answers.finding import Finding
 from tensortap.blackbox import loaders, state
-from tensortap.blackbox.cause import Fault, Judge
+from tensortap.blackbox.fault import NOT_FINITE, FaultFinder
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
@@ -83,7 +84,7 @@ class Role:
         """Return whether a fault of this cause is of interest."""
         return True
 
-    def take_fault(self, fault: Fault) -> None:
+    def take_fault(self, fault: Finding) -> None:
         """Handle something that is wrong with a step."""
 
     def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
@@ -128,7 +129,7 @@ class Box:
         self.first_fetched: dict[str, int] | None = None  # when the first step had ended
         self.first_random: dict[str, Any] = {}  # generators when it began ...
         self.first_time = 0.0  # ... and when that was
-        self.judge = Judge(self, on_spike)
+        self.finder = FaultFinder(self, on_spike)
         self.free: list[Memory] = []
         self.consumers: list[Any] = []
         self.signals: Signals | None = None
@@ -203,8 +204,8 @@ class Box:
 
     def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
         """Note the first value that is wrong; the optimizer's step writes the black box."""
-        if self.role.wants_fault("not finite"):
-            self.quietly(self.judge.see_value, name, step, nan, posinf, neginf)
+        if self.role.wants_fault(NOT_FINITE):
+            self.quietly(self.finder.check_value, name, step, nan, posinf, neginf)
         if self.role.takes_faults_at_once:
             self.quietly(self.pass_fault)
 
@@ -235,8 +236,8 @@ class Box:
             self.role.fail(error)
 
     def pass_fault(self) -> None:
-        """Let the role have what is wrong with a step."""
-        fault = self.judge.take_fault()
+        """Pass what is wrong with a step to the role."""
+        fault = self.finder.take_fault()
         if fault is not None:
             self.role.take_fault(fault)
 
@@ -255,7 +256,7 @@ class Box:
             return self.steps[-1]
         last = self.steps[-1] if self.steps else None
         if last is not None and last.losses and not last.updates:
-            self.judge.see_skipped(last.number)
+            self.finder.check_skipped(last.number)
         self.pass_fault()
         if self.first_step is None:
             self.first_step = number
@@ -343,11 +344,11 @@ class Box:
 
     def _keep_loss(self, loss: Any) -> None:
         step = self._begin()
-        on_spike = self.judge.on_spike
+        on_spike = self.finder.on_spike
         value = loss.item() if loss.numel() == 1 and (loss.is_cpu or on_spike) else None
         step.losses.append((digests([loss])[0], value))
         if on_spike and value is not None:
-            self.judge.see_loss(value, step.number)
+            self.finder.check_loss(value, step.number)
 
     def _keep_update(self, optimizer: Any) -> None:
         step = self._begin()

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tensortap import _core
+from tensortap.answers.finding import Finding
 from tensortap.blackbox import file, state
 from tensortap.blackbox.box import Box, Role
-from tensortap.blackbox.cause import Fault
 from tensortap.blackbox.locals import changed
 from tensortap.blackbox.step import Step
 from tensortap.blackbox.verdict import Result
@@ -71,7 +71,7 @@ class Replayer(Role):
         self.target = step if step is not None else self._last_step()
         self.operators, self.eager = operators, eager
         self.log: Any = None
-        self.faults: list[Fault] = []  # what was not finite
+        self.faults: list[Finding] = []  # what was not finite
         self.differences: list[tuple[int, str]] = []
         self.replaced = 0  # inputs that were not the kept ones
         self.is_set = False
@@ -230,7 +230,7 @@ class Replayer(Role):
         if step.number == self.target and len(step.updates) >= len(kept["updates"]):
             self._end_at_target()
 
-    def take_fault(self, fault: Fault) -> None:
+    def take_fault(self, fault: Finding) -> None:
         """Note that a fault is there again."""
         self.faults.append(fault)
 
@@ -266,7 +266,7 @@ class Replayer(Role):
             self._end_at_target()
 
     def _has_fault(self) -> bool:
-        return any(one.step == self.target for one in self.faults)
+        return any(one.first_step == self.target for one in self.faults)
 
     def _compare(self) -> tuple[int, int]:
         """Compare all digests; return how many of the last step's are equal, and their number."""
@@ -353,7 +353,7 @@ class Replayer(Role):
             "rank": self.facts["rank"],
             "replaced_inputs": self.replaced,
             "first_difference": min(self.differences, key=lambda one: one[0], default=None),
-            "found": [(one.text, one.step) for one in self.faults[:1]],
+            "found": [(one.sentence, one.first_step) for one in self.faults[:1]],
             "rows": [
                 row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)
             ],

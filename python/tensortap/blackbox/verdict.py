@@ -34,7 +34,7 @@ SEVERITIES: dict[str, Severity] = {
 
 def conclude(result: Result, run: str) -> Finding:
     """Return what became of a replay of *run* as an answer."""
-    sentence, *detail = describe(result)
+    sentence, *detail = _describe(result)
     has_more = result["verdict"] == "unreproduced" and not result.get("from_start")
     step = result.get("step", -1)
     return Finding(
@@ -51,7 +51,7 @@ def conclude(result: Result, run: str) -> Finding:
     )
 
 
-def describe(result: Result) -> list[str]:
+def _describe(result: Result) -> list[str]:
     """Return the lines that a person reads about a replay."""
     words = VERDICTS[result["verdict"]][0]
     if result["verdict"] == "unplayable":
@@ -67,7 +67,7 @@ def describe(result: Result) -> list[str]:
         step, name = result["first_difference"]
         lines.append(f"the first difference is at step {step}: {name.partition('#')[0]}")
     if is_absent or result.get("from_start"):
-        lines += [_tell_change(one, is_absent) for one in result.get("changed_variables", [])]
+        lines += [_describe_change(one, is_absent) for one in result.get("changed_variables", [])]
     lines += _explain_absence(result) if is_absent else []
     if result.get("eager") in ("bits", "noise"):
         lines.append("it is there without torch.compile, too")
@@ -82,7 +82,7 @@ def describe(result: Result) -> list[str]:
     return lines
 
 
-def _tell_change(one: dict[str, Any], is_absent: bool) -> str:
+def _describe_change(one: dict[str, Any], is_absent: bool) -> str:
     """Return the line about a variable that was another when the snapshot was replayed."""
     where = f"{one['file'].rpartition('/')[2]}:{one['line']}"
     if is_absent:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tensortap.answers.finding import Finding
 from tensortap.blackbox import file, state
 from tensortap.blackbox.box import Box, Role
-from tensortap.blackbox.cause import Fault
 from tensortap.blackbox.memory import Kept, Memory
 from tensortap.blackbox.step import Step
 from tensortap.blackbox.values import take_apart
@@ -108,16 +108,16 @@ class Writer(Role):
 
     def digests_of(self, step: Step) -> tuple[bool, bool]:
         """Digest all gradients in a step that fails; else a sample, which costs next to nothing."""
-        is_failing = self.box.judge.fault is not None
+        is_failing = self.box.finder.fault is not None
         return is_failing, not is_failing
 
     def wants_fault(self, cause: str) -> bool:
         """Return whether no fault of this cause has been written."""
         return cause not in self.dumped
 
-    def take_fault(self, fault: Fault) -> None:
+    def take_fault(self, fault: Finding) -> None:
         """Write the black box."""
-        self.dump(*fault)
+        self.dump(fault.rule, fault.sentence, fault.first_step)
 
     def end_program(self, error: BaseException | None, cause: str) -> None:
         """Write the black box if an exception ends the program: its own, or one of a rule."""

@@ -246,10 +246,8 @@ def print_result(result: dict[str, Any], run: str, is_json: bool) -> None:
     if is_json:
         print(json.dumps({"schema": SCHEMA, **result, "answers": [answer.to_dict()]}))
     else:
-        for line in (answer.sentence, *answer.detail):
-            print(wrapped(line))
-        for command in answer.next:
-            print(command)
+        for line in answer.lines:
+            print(line if line in answer.next else wrapped(line))
 
 
 def wrapped(line: str) -> str:

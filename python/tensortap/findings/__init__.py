@@ -12,6 +12,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from tensortap.answers.finding import Finding, Findings, UnhealthyError
-from tensortap.answers.judge import assert_healthy, health
+from tensortap.answers.health import assert_healthy, health
 
 __all__ = ["Finding", "Findings", "UnhealthyError", "assert_healthy", "health"]

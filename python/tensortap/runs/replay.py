@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensortap
+from tensortap.answers.finding import Finding
 from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import ReplayEndedError, Replayer
-from tensortap.blackbox.verdict import describe
+from tensortap.blackbox.verdict import conclude
 from tensortap.runs.program import rank_and_size
 from tensortap.runs.record import Recording, record
 
@@ -27,11 +28,13 @@ class Replay:
     Args:
         player: What gives back the kept steps.
         options: Of `tt.record`: the model and the optimizer.
+        name: The run, as commands name it.
 
     Attributes:
         verdict: "bits" (reproduced to the bit), "noise" (within noise), "unreproduced",
             "transient" (with *from_start*: not reproduced, though everything before it was the
             same) or "unplayable"; None before the block has ended.
+        answer: The verdict as a `tt.Finding` of the kind "fault"; None before that.
         result: Everything that is known, as `tensortap replay --json` prints it.
         log: The operators of the step, as of `tt.ops`; None without *ops*.
 
@@ -51,8 +54,8 @@ class Replay:
         'bits'
     """
 
-    def __init__(self, player: Replayer, options: dict[str, Any]) -> None:
-        self._player, self._options = player, options
+    def __init__(self, player: Replayer, options: dict[str, Any], name: str) -> None:
+        self._player, self._options, self._name = player, options, name
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._run: Recording | None = None
 
@@ -60,6 +63,11 @@ class Replay:
     def result(self) -> dict[str, Any]:
         """Everything that is known."""
         return self._player.result or {}
+
+    @property
+    def answer(self) -> Finding | None:
+        """The verdict as an answer."""
+        return conclude(self.result, self._name) if self.result else None
 
     @property
     def verdict(self) -> str | None:
@@ -106,7 +114,10 @@ class Replay:
         return is_end
 
     def __str__(self) -> str:
-        return "\n".join(describe(self.result)) if self.result else "not replayed yet"
+        return "\n".join(self.answer.lines) if self.answer is not None else "not replayed yet"
+
+    def _repr_html_(self) -> str | None:
+        return self.answer._repr_html_() if self.answer is not None else None
 
 
 def replay(
@@ -173,7 +184,7 @@ def replay(
         from_start=from_start,
         then=lambda _: None,
     )
-    return Replay(player, {"model": model, "optimizer": optimizer})
+    return Replay(player, {"model": model, "optimizer": optimizer}, os.fspath(run))
 
 
 def find(run: Path, step: int | None) -> list[Path]:
