@@ -22,16 +22,22 @@ enum {
     RUNS_WATCH_UNITS = 512, /* units of a bias that are looked at */
 };
 
+/* A gradient from backward to the optimizer's step; each state has what those before it have. */
+typedef enum runs_gradient_state {
+    RUNS_GRADIENT_READ,    /* ... or there was none yet */
+    RUNS_GRADIENT_ARRIVED, /* it was accumulated, and not read since: its version is known */
+    RUNS_GRADIENT_FRESH,   /* it is recorded if it is read; no optimizer has stepped since */
+    RUNS_GRADIENT_BAD,     /* it is not finite: recorded if the step is skipped, too */
+} runs_gradient_state;
+
 typedef struct runs_watch_parameter {
     calls_parameter base;        /* looked up in its module each time */
     int32_t site, gradient_site; /* -1: not asked for yet */
-    bool is_fresh;               /* its gradient was accumulated, and no optimizer has stepped since */
-    bool is_noted;               /* ... and it was not finite */
-    int64_t version;             /* of that gradient, then */
-    tt_stats noted;              /* of that gradient, then; only with runs_watch.notes */
-    bool has_stats;              /* noted holds them */
-    bool is_arrived;             /* its gradient was accumulated, and not read since: version is known */
-    bool is_waiting;             /* ... and is noted when backward has ended */
+    runs_gradient_state gradient;
+    int64_t version; /* of the gradient when it arrived */
+    tt_stats noted;  /* of the gradient when it arrived, if has_stats; only with runs_watch.notes */
+    bool has_stats;
+    bool is_awaited; /* its gradient was accumulated, and arrives when backward has ended */
     /* For the rules of health.  Sites: number plus 1; 0: not asked for yet; -1: not wanted. */
     int32_t update_site, silent_site;
     int64_t sampled_step;                  /* the step that may compare with the sample */
@@ -100,9 +106,9 @@ typedef struct runs_watch {
     PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
     PyObject *gradients_key;     /* owned; "grad_tensors", that of its second */
     calls_parameters parameters; /* of runs_watch_parameter */
-    Py_ssize_t noted_count;
+    Py_ssize_t bad_count; /* of gradients that are RUNS_GRADIENT_BAD */
     bool notes;        /* look at gradients when they are accumulated */
-    bool has_fresh;    /* some parameter is_fresh */
+    bool has_fresh;    /* some gradient is RUNS_GRADIENT_FRESH or BAD */
     bool is_checked;   /* nothing has been accumulated since runs_watch_was_skipped() said no */
     bool has_run;      /* in training; whoever counts steps sets it back */
     bool is_reduced;   /* gradients are averaged over ranks, in place, after they were accumulated */

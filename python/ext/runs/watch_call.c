@@ -85,7 +85,7 @@ static void begin_call(runs_watch *self, calls_link *link, bool is_training, boo
     if (recorder->step_state == STEP_OVER || (self->has_fresh && !self->is_checked)) {
         bool is_over = recorder->step_state == STEP_OVER;
         if (runs_watch_was_skipped(self)) {
-            bool is_bad = self->noted_count > 0;
+            bool is_bad = self->bad_count > 0;
             runs_watch_write_noted(self, !is_over); /* else nobody's optimizer has them */
             if (!is_over && is_bad)
                 runs_recorder_set_over(recorder, true);

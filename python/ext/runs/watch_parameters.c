@@ -89,12 +89,20 @@ static int32_t gradient_site(runs_watch *self, runs_watch_parameter *parameter)
     return parameter->gradient_site;
 }
 
+/* Enters a state; counts the bad ones. */
+static void set_gradient(runs_watch *self, runs_watch_parameter *parameter, runs_gradient_state state)
+{
+    self->bad_count += (state == RUNS_GRADIENT_BAD) - (parameter->gradient == RUNS_GRADIENT_BAD);
+    parameter->gradient = state;
+}
+
 static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
 {
     held_gradient gradient = gradient_of(self, tensor); /* owned */
     if (gradient.tensor == NULL)
         return;
-    parameter->is_arrived = true;
+    if (parameter->gradient < RUNS_GRADIENT_ARRIVED)
+        parameter->gradient = RUNS_GRADIENT_ARRIVED;
     parameter->version = version_of(self, &gradient);
     if (self->recorder->rec == NULL) { /* asked last: torch lets other threads run meanwhile */
         Py_DECREF(gradient.tensor);
@@ -106,12 +114,10 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
     bool is_wanted = is_recorded || runs_watch_products(self, self->norm_site) != 0;
     parameter->has_stats = is_wanted && self->notes && peek(self, gradient.tensor, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
-        bool is_noted = self->notes && !runs_watch_is_finite(&parameter->noted);
-        self->noted_count += is_noted - parameter->is_noted;
+        bool is_bad = self->notes && !runs_watch_is_finite(&parameter->noted);
+        set_gradient(self, parameter, is_bad ? RUNS_GRADIENT_BAD : RUNS_GRADIENT_FRESH);
         self->has_fresh = true;
         self->is_checked = false;
-        parameter->is_noted = is_noted;
-        parameter->is_fresh = true;
     }
     Py_DECREF(gradient.tensor);
 }
@@ -124,7 +130,7 @@ static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
         gradient = gradient_of(self, tensor);
     tt_stats stats;
     bool is_same = gradient.tensor != NULL && version_of(self, &gradient) == parameter->version;
-    if (is_same && self->noted_count > 0)
+    if (is_same && self->bad_count > 0)
         is_same =
             peek(self, gradient.tensor, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
     Py_XDECREF(gradient.tensor);
@@ -140,7 +146,7 @@ bool runs_watch_was_skipped(runs_watch *self)
     if (self->is_checked || !self->has_fresh)
         return false;
     for (Py_ssize_t i = 0; i < self->parameters.count; i++)
-        if (runs_watch_parameter_at(self, i)->is_fresh &&
+        if (runs_watch_parameter_at(self, i)->gradient >= RUNS_GRADIENT_FRESH &&
             !is_as_left(self, runs_watch_parameter_at(self, i)))
             return true;
     self->is_checked = true;
@@ -151,17 +157,16 @@ void runs_watch_write_noted(runs_watch *self, bool is_skipped)
 {
     for (Py_ssize_t i = 0; i < self->parameters.count && self->has_fresh; i++) {
         runs_watch_parameter *parameter = runs_watch_parameter_at(self, i);
-        parameter->is_fresh = false;
-        if (!parameter->is_noted)
+        bool is_bad = parameter->gradient == RUNS_GRADIENT_BAD;
+        if (parameter->gradient >= RUNS_GRADIENT_FRESH)
+            set_gradient(self, parameter, RUNS_GRADIENT_ARRIVED);
+        if (!is_bad)
             continue;
-        parameter->is_noted = false;
-        self->noted_count--;
         runs_watch_tag tag = { .site = parameter->gradient_site,
                                .phase = TT_PHASE_TRAIN,
                                .is_skipped = is_skipped };
         runs_watch_record_stats(self, &parameter->noted, NULL, NULL, 0, &tag, -1, 0);
     }
-    self->noted_count = 0;
     self->has_fresh = false;
 }
 
@@ -190,12 +195,12 @@ static void queue(runs_watch *self, PyObject *callback)
     Py_XDECREF(function);
 }
 
-static int note_waiting(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
+static int note_awaited(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
 {
     runs_watch_parameter *parameter = at;
-    if (parameter->is_waiting && tensor != NULL)
+    if (parameter->is_awaited && tensor != NULL)
         note_gradient(context, parameter, tensor);
-    parameter->is_waiting = false;
+    parameter->is_awaited = false;
     return 0;
 }
 
@@ -214,14 +219,14 @@ static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args)
         Py_RETURN_NONE;
     }
     (void)calls_parameters_each(watch->state, &watch->parameters, NULL, watch->parameters.count,
-                                note_waiting, watch);
+                                note_awaited, watch);
     Py_RETURN_NONE;
 }
 
 /* Notes the gradient when backward has ended, with all that were accumulated in it. */
 static void note_later(runs_watch *self, runs_watch_parameter *parameter)
 {
-    parameter->is_waiting = true;
+    parameter->is_awaited = true;
     (void)gradient_site(self,
                         parameter); /* numbers of sites are in the order in which backward made them */
     if (self->callback != NULL && Py_REFCNT(self->callback) > 1)
@@ -385,7 +390,7 @@ void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site
 static bool was_changed(const runs_watch *self, const runs_watch_parameter *parameter,
                         tensor_looks *looks, const held_gradient *gradient)
 {
-    if (gradient->tensor == NULL || !parameter->is_arrived || (self->is_divided && gradient->is_local))
+    if (gradient->tensor == NULL || parameter->gradient == RUNS_GRADIENT_READ || (self->is_divided && gradient->is_local))
         return false; /* ... or what the schedule did cannot be told from what the program did */
     if (version_of(self, gradient) != parameter->version + (self->is_divided ? 1 : 0))
         return true;
@@ -456,12 +461,8 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
         runs_watch_note_parameter(self, parameter, &looks, tensor, gradient.tensor);
 out:
     tensor_looks_clear(&looks);
-    parameter->is_arrived = parameter->has_stats = false;
-    parameter->is_fresh = false; /* the step does happen */
-    if (parameter->is_noted) {
-        parameter->is_noted = false;
-        self->noted_count--;
-    }
+    set_gradient(self, parameter, RUNS_GRADIENT_READ); /* the step does happen */
+    parameter->has_stats = false;
     Py_XDECREF(gradient.tensor);
     return result < 0 ? -1 : 0;
 }
