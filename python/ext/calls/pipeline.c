@@ -15,8 +15,11 @@ static bool is_pipelining(base_frame *at)
     return file != NULL && strstr(file, "/torch/distributed/pipelining/") != NULL;
 }
 
-bool calls_pipeline_infers_shapes(void)
+bool calls_pipeline_infers_shapes(PyObject *package)
 {
+    PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
+    if (modules == NULL || PyDict_GetItemWithError(modules, package) == NULL)
+        return false;
     /* _shape_inference: up to torch 2.12 */
     static const char *const names[] = { "_forward_metadata_inference", "_shape_inference" };
     base_frame *at = base_frame_running();

@@ -9,8 +9,8 @@
 #include "base/frame.h"
 
 /* Is a module about to be called only to learn the shapes of its outputs?  Its inputs are
- * uninitialised memory. */
-bool calls_pipeline_infers_shapes(void);
+ * uninitialised memory.  package: "torch.distributed.pipelining", which may not be imported. */
+bool calls_pipeline_infers_shapes(PyObject *package);
 /* Does a stage of a pipeline call this backward()? */
 bool calls_pipeline_calls(base_frame *backward);
 /* ... and does its schedule then divide the gradients, in place, by the number of micro-batches? */

@@ -22,6 +22,7 @@ static const struct {
     { offsetof(calls_state, parameters), "_parameters" },
     { offsetof(calls_state, modules), "_modules" },
     { offsetof(calls_state, dynamo), "torch._dynamo" },
+    { offsetof(calls_state, pipelining), "torch.distributed.pipelining" },
     { offsetof(calls_state, forward.call_impl), "_call_impl" },
     { offsetof(calls_state, forward.forward), "forward" },
     { offsetof(calls_state, forward.getattribute), "__getattribute__" },

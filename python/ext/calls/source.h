@@ -208,7 +208,7 @@ typedef struct calls_state {
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
     /* Of traced.c and slots.c: */
     PyObject *dynamo;                             /* owned; "torch._dynamo" */
-    Py_ssize_t module_count;                      /* of sys.modules, when it was not among them */
+    PyObject *pipelining;                         /* owned; "torch.distributed.pipelining" */
     PyObject *listen, *make_slots, *make_forward; /* owned or NULL; of compiled/module_call.py */
     PyObject *make_tensor;                        /* ... likewise */
     PyObject *no_args;                            /* owned or NULL; the empty tuple */
@@ -216,6 +216,7 @@ typedef struct calls_state {
     PyObject *probe_numbers; /* owned or NULL; (role, text, is first, is last): index in probes */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
     PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
+    Py_ssize_t module_count; /* of sys.modules, when Dynamo was not among them */
     calls_paths paths;
     calls_probe probes[PROBE_SLOTS]; /* by slot */
     size_t probe_count;
