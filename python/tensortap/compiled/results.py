@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
@@ -28,9 +29,9 @@ def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]
     elif isinstance(value, dict):
         for key, item in value.items():
             find_tensors(item, f"{path}.{key}", depth + 1, found)
-    elif hasattr(value, "__dataclass_fields__"):  # torch 2.6 does not trace this of type(value)
-        for key in value.__dataclass_fields__:
-            find_tensors(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
+    elif hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        for field in fields(value):
+            find_tensors(getattr(value, field.name, None), f"{path}.{field.name}", depth + 1, found)
 
 
 def make_tensor(data: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:
