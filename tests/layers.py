@@ -64,8 +64,8 @@ EXT_BELOW = {
 FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
 QUARANTINE = {"private", "compiled"}  # private names of torch stand here
 PACKAGES = {
-    "private": set(),
     "files": set(),
+    "private": {"files"},
     "display": {"files"},
     "devices": {"files"},
     "compiled": {"private", "devices", "files"},
@@ -89,6 +89,7 @@ PACKAGES = {
 #: Files outside of it that use private names, each of one part of torch or Python.
 EXCEPTIONS = {
     "blackbox/loaders.py",  # iterators of DataLoader
+    "files/frames.py",  # frames of CPython
     "models/call_impl.py",  # the text of nn.Module._call_impl
 }
 OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use
@@ -99,7 +100,6 @@ OF_PYTHON = {
     "_cls",
     "_exit",
     "_fields",
-    "_getframe",
     "_is_owned",
     "_parse_exception_table",
 }

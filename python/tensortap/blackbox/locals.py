@@ -5,11 +5,12 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tensortap import _core
+from tensortap.files.frames import frame_at, frames_from
 from tensortap.files.owners import Owner, owner_of
 
 MOST_FRAMES = 16
@@ -28,15 +29,11 @@ class Variable(NamedTuple):
 def variables() -> list[Variable]:
     """Return the plain variables of the program's frames and of packages, the inner first."""
     found: list[Variable] = []
-    frame = sys._getframe(1)
-    frames = 0
-    while frame is not None and frames < MOST_FRAMES:
-        if owner_of(frame.f_code) <= Owner.PACKAGE:
-            frames += 1
-            file = frame.f_code.co_filename
-            plain = list(_core._plain_locals(frame).items())[:MOST_VARIABLES]
-            found += [Variable(file, frame.f_lineno, name, value) for name, value in plain]
-        frame = frame.f_back  # type: ignore[assignment]
+    frames = (one for one in frames_from(frame_at(1)) if owner_of(one.f_code) <= Owner.PACKAGE)
+    for frame in islice(frames, MOST_FRAMES):
+        file = frame.f_code.co_filename
+        plain = list(_core._plain_locals(frame).items())[:MOST_VARIABLES]
+        found += [Variable(file, frame.f_lineno, name, value) for name, value in plain]
     return found
 
 

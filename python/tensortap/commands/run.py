@@ -26,6 +26,7 @@ import tensortap
 from tensortap import _core
 from tensortap.compiled import dynamo
 from tensortap.compiled.hooks import unseen
+from tensortap.files.frames import frame_at, frames_from
 from tensortap.files.imports import when_imported
 from tensortap.files.owners import Owner, owner_of
 from tensortap.models import living
@@ -218,14 +219,12 @@ def is_under_construction() -> bool:
     """Return whether a module calls a part of itself in its `__init__`, to learn a shape."""
     from torch.nn import Module
 
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_from(frame_at(1)):
         code = frame.f_code
         if code.co_name == "__init__" and code.co_argcount > 0:
             made = frame.f_locals.get(code.co_varnames[0])
             if isinstance(made, Module):
                 return True
-        frame = frame.f_back
     return False
 
 

@@ -9,6 +9,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from tensortap.files.frames import frame_at
 from tensortap.files.owners import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def warn(
     What is about a run that `tensortap run` opened is printed: the program did not ask for it,
     may have made warnings errors, or may ignore them.
     """
-    frame, level = sys._getframe(), 1
+    frame, level = frame_at(0), 1
     while frame.f_back is not None and owner_of(frame.f_code) > Owner.PACKAGE:
         frame, level = frame.f_back, level + 1
     if run is None or not run.is_by_command:

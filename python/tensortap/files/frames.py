@@ -1,6 +1,6 @@
 """Python's frames: who called, and where the program's own code is.
 
-The only file that uses `sys._getframe`, which CPython documents but does not promise.
+The only file that uses `sys._getframe`, which CPython documents but does not promise to others.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -14,14 +14,18 @@ from tensortap import _core
 from tensortap.files.owners import Owner
 
 
-def frame_above(level: int = 0) -> FrameType:
-    """Return the frame that called the caller of this function, or one *level* further out."""
-    return sys._getframe(level + 2)
+def frame_at(level: int) -> FrameType:
+    """Return the frame of the function that asks (0), of the one that called it (1), and so on."""
+    return sys._getframe(level + 1)
 
 
-def frames_above(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield *frame* and those that it was called from, without tensortap's own."""
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield *frame*, the one that called it, and so on."""
     while frame is not None:
-        if _core._owner(frame.f_code) != Owner.OURS:
-            yield frame
+        yield frame
         frame = frame.f_back
+
+
+def foreign_frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the same without tensortap's own."""
+    return (one for one in frames_from(frame) if _core._owner(one.f_code) != Owner.OURS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any, SupportsIndex
 
 from tensortap import _core
 from tensortap.display import session
+from tensortap.files.frames import frame_at
 from tensortap.flow.inherited import FOLDER, PREFIX, Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
@@ -232,7 +232,7 @@ class MonitorRuntime:
                 raise ValueError(f"lines are counted from 1, not from {start}")
             if last < first:
                 raise ValueError(f"line {end} comes before line {start}")
-            where = sys._getframe(1).f_code.co_filename if file is None else _path("file", file)
+            where = frame_at(1).f_code.co_filename if file is None else _path("file", file)
             only = (where, first, last)
         if self._selection.keep(only) and self._flow.is_on:
             self._flow.off()
@@ -281,7 +281,7 @@ class MonitorRuntime:
         """
         if not callable(fn):
             raise TypeError(f"run() needs something to call, not {type(fn).__name__}")
-        caller = sys._getframe(1)
+        caller = frame_at(1)
         scopes = [overrides, self.arg_hints, caller.f_locals, caller.f_globals]
         positional, named = arguments_for(fn, scopes, self._guess)
         del caller, scopes  # a frame that is kept keeps its tensors

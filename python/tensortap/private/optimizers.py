@@ -5,13 +5,10 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tensortap.files.frames import frame_at, frames_from
 from tensortap.private.capability import Capability, find, register_all
-
-if TYPE_CHECKING:
-    import types
 
 STEPS = Capability(
     "count steps, and read parameters and gradients when an optimizer steps",
@@ -46,13 +43,11 @@ SCALER = Capability(
 
 def stepping_scaler() -> Any:
     """Return the enabled GradScaler whose step() steps the optimizer now, or None."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_from(frame_at(1)):
         code = frame.f_code
         if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
             scaler: Any = frame.f_locals.get("self")
             return scaler if hasattr(scaler, "is_enabled") and scaler.is_enabled() else None
-        frame = frame.f_back
     return None
 
 

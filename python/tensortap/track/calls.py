@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tensortap import _core
 from tensortap.compiled.hooks import opaque
-from tensortap.files.frames import frame_above, frames_above
+from tensortap.files.frames import foreign_frames_from, frame_at
 from tensortap.track.description import Description
 from tensortap.track.inherited import words
 from tensortap.track.log import log
@@ -259,7 +259,7 @@ def _location(frame: types.FrameType) -> str:
 def _callers() -> str:
     """Return "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)"."""
     nearest = []
-    for frame in frames_above(frame_above()):
+    for frame in foreign_frames_from(frame_at(1)):
         if not _is_module_call(frame):
             nearest.append(frame)
             if len(nearest) == 3:
@@ -445,7 +445,7 @@ def get_call_stack() -> str:
         >>> from tensortap.track import get_call_stack
         >>> stack = get_call_stack()
     """
-    return " <- ".join(map(_location, frames_above(frame_above())))
+    return " <- ".join(map(_location, foreign_frames_from(frame_at(1))))
 
 
 def _write_stack(name: str) -> None:
@@ -453,7 +453,7 @@ def _write_stack(name: str) -> None:
     depth = log.depth
     rows = [
         (depth, Branch.ENTRY, f"{_location(frame)} {frame.f_code.co_name}")
-        for frame in reversed(list(frames_above(frame_above())))
+        for frame in reversed(list(foreign_frames_from(frame_at(1))))
     ]
     if rows:
         rows[-1] = (depth, Branch.LAST, rows[-1][2])

@@ -19,6 +19,7 @@ import warnings
 from types import FrameType, ModuleType
 from typing import Any
 
+from tensortap.files.frames import frame_at, frames_from
 from tensortap.files.imports import ImportWaiter
 
 Target = tuple[str, tuple[str, ...]]  # function, names
@@ -170,11 +171,9 @@ def _is_program(frame: FrameType) -> bool:
 def _program_frame() -> FrameType | None:
     """Return the frame of the program that is running, not of an exec() in it."""
     found = None
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_from(frame_at(1)):
         if _is_program(frame) and (found is None or frame.f_globals is found.f_globals):
             found = frame
-        frame = frame.f_back
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tensortap import _core
 from tensortap.compiled.hooks import never_compile
-from tensortap.files.frames import frame_above
+from tensortap.files.frames import frame_at
 from tensortap.files.owners import Owner
 from tensortap.track.description import Description, Tolerance, differences
 from tensortap.track.log import log
@@ -121,12 +121,12 @@ class Tracker:
         return _core._owner(code) == Owner.PROGRAM or code in self.roots
 
     def _on_enter(self, event: Any) -> None:
-        frame = frame_above()
+        frame = frame_at(1)
         if not event.is_resumed or id(frame) not in self._frames:
             self._see_all(frame, event.line, has_inputs=True)
 
     def _on_change(self, event: Any) -> None:
-        frame = frame_above()
+        frame = frame_at(1)
         seen = self._frames.get(id(frame))
         if seen is None:  # it was running when we came: what changed is seen for the first time
             seen = self._make_frame(frame)
@@ -142,7 +142,7 @@ class Tracker:
 
     def _on_leave(self, event: Any) -> None:
         if not event.is_yield:
-            self._frames.pop(id(frame_above()), None)
+            self._frames.pop(id(frame_at(1)), None)
 
     # ---- values
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from tensortap import _core
 from tensortap.compiled.hooks import never_compile
 from tensortap.display import session
-from tensortap.files.frames import frame_above
+from tensortap.files.frames import frame_at
 from tensortap.files.owners import Owner, owner_of
 from tensortap.track.calls import Described, Watching, wrap
 from tensortap.track.description import Tolerance
@@ -194,7 +194,7 @@ class block:
         self._tolerance = _tolerance(rtol, atol)
 
     def __enter__(self) -> block:
-        frame = frame_above()
+        frame = frame_at(1)
         self._depth = log.depth
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         log.lines((self._depth, Branch.CALL, f"[{where}] block [{', '.join(self._names)}]"))
