@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch")
 
 from broken_names import WAYS  # noqa: E402
 from commands import tensortap  # noqa: E402
+from programs import forked  # noqa: E402
 from versions import needs_probes  # noqa: E402
 
 import tensortap as tt  # noqa: E402
@@ -306,3 +307,69 @@ def test_a_broken_name_harms_no_compiled_program(lab: Lab, way: str) -> None:
 def test_a_broken_name_harms_no_program_that_inductor_compiles(lab: Lab, way: str) -> None:
     for name in INDUCTOR:
         lab.check(name, way, "inductor")
+
+
+OPERATORS = """
+import torch, tensortap as tt
+model = torch.nn.Linear(2, 2)
+torch.nn.init.ones_(model.weight)
+with tt.ops(model) as log:
+    y = model(torch.ones(1, 2)).sum()
+    y.backward()
+print(y.item() - model.bias.sum().item(), model.weight.grad.tolist())
+"""
+SAVED = """
+import torch
+from tensortap.spy import DebugContext, TensorSaver, spy_save
+def work(x):
+    y = x * 2
+    spy_save("y", y)
+    return y + 1
+with DebugContext(TensorSaver("debug")):
+    print(torch.compile(work, backend="eager")(torch.ones(2)).tolist())
+"""
+ASKED_FOR = {
+    "torch.utils._python_dispatch:TorchDispatchMode": OPERATORS,
+    "torch:UntypedStorage._cdata": OPERATORS,
+    "torch.library:Library": SAVED,
+    "torch.library:Library.define": SAVED,
+    "torch.library:Library.impl": SAVED,
+}
+
+
+@needs_probes
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ASKED_FOR)
+def test_a_broken_name_harms_no_program_that_asks_for_more(
+    name: str, way: str, tmp_path: Path
+) -> None:
+    breaking = f"from broken_names import break_name\nbreak_name({name!r}, {way!r})\n"
+    path = f"import sys\nsys.path.insert(0, {str(HARNESS.parent)!r})\n"
+    usual = forked(path + ASKED_FOR[name], tmp_path)
+    done = forked(path + breaking + ASKED_FOR[name], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == usual.stdout != ""
+
+
+def gather_without(rank: int, world: int) -> Any:
+    """Trace with a torch that has no store to ask for."""
+    import warnings
+
+    from torch.distributed import distributed_c10d
+
+    from tensortap.trace import ModelTracer
+
+    del distributed_c10d._get_default_store
+    model = torch.nn.Linear(2, 2)
+    with warnings.catch_warnings(record=True) as warned, ModelTracer(model, ["forward.input"]) as t:
+        warnings.simplefilter("always")
+        model(torch.full((1, 2), float(rank)))
+    return t.results["forward.input"].ranks if rank == 0 else [], [str(w.message) for w in warned]
+
+
+def test_ranks_without_a_store_keep_what_is_their_own() -> None:
+    from ranks import run_ranks, said
+
+    (ranks, warned), (others, _) = said(run_ranks(2, gather_without))
+    assert (ranks, others) == ([0], [])
+    assert any("values that other ranks have traced are not seen" in one for one in warned)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tensortap import _core
+from tensortap.display import session
 from tensortap.files.chrome import Span, chrome_trace
 from tensortap.files.whole import whole_file
 from tensortap.operators import origin
@@ -92,6 +93,10 @@ class OperatorLog:
         if self._is_running or len(self._mode):
             raise RuntimeError("a log of operators begins once; make another with tt.ops()")
         self._is_running = True
+        from tensortap.private.dispatch_mode import OPERATORS
+
+        if not OPERATORS.works():
+            session.warn(f"tensortap.ops: {OPERATORS.note}")
         self._mode.__enter__()
         return self
 

@@ -81,13 +81,13 @@ def classify(code: CodeType) -> int:
     return next(begins, TORCH)
 
 
-class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[misc]
     """Notes every operator while it is entered."""
 
     supports_higher_order_operators = True
 
     def __init__(self, model: torch.nn.Module | None, eager: bool, limit: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._eager = eager
         self._stance: Any = None
         self.has_graphs = False  # some code is compiled in this process
@@ -99,7 +99,7 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
             self._add_names(model)
         self._ask(describe, classify, self._name, limit)
 
-    def ignore_compile_internals(self) -> bool:  # type: ignore[override]  # torch asks the object
+    def ignore_compile_internals(self) -> bool:  # torch asks the object
         """Return whether compiled code stays compiled while the mode is on.
 
         Where it does not, torch never compiles that code again; so a stance is better.
@@ -111,11 +111,11 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         if self._eager:
             self._stance = torch.compiler.set_stance("force_eager")
             self._stance.__enter__()
-        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
+        return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *error: Any) -> None:
         """End."""
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)
         if self._stance is not None:
             self._stance.__exit__(*error)
         self.has_graphs = count_graphs() > 0 and not self._eager
@@ -132,6 +132,8 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         inner = unwrapped(model)
         for name, tensor in [*named_parameters(inner).items(), *inner.named_buffers()]:
             try:
-                self.parameters.setdefault(storage_key(tensor), name)
+                key = storage_key(tensor)
             except Exception:  # one without a storage: lazy, of a subclass
                 continue
+            if key is not None:
+                self.parameters.setdefault(key, name)

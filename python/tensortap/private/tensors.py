@@ -22,9 +22,20 @@ def is_view(tensor: Any) -> bool:
     return bool(getattr(tensor, "_is_view", lambda: True)())
 
 
-def storage_key(tensor: Any) -> int:
-    """Return what tells the memory of a tensor from that of others."""
-    return int(tensor.untyped_storage()._cdata)
+STORAGES = Capability(
+    "name the parameters in a log of operators",
+    "names of parameters are missing in logs of operators",
+)
+
+
+def storage_key(tensor: Any) -> int | None:
+    """Return what tells the memory of a tensor from that of others; None: torch does not say."""
+    return _address_of(tensor.untyped_storage())
+
+
+@STORAGES.guards(otherwise=None)
+def _address_of(storage: Any) -> int:
+    return int(storage._cdata)
 
 
 def schema_of(operator: Any) -> Any:

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from tensortap.private.groups import backend_of, default_group, default_store
+from tensortap.display import session
+from tensortap.private.groups import STORE, default_store, timeout_of
 from tensortap.trace import wire
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, joined
 
@@ -66,9 +67,12 @@ class Exchange:
     def __init__(self, rank: int, world: int) -> None:
         """Find the group and its store."""
         self.rank, self.world = rank, world
-        self.group = _gloo_group()
-        self.timeout = _timeout()
         self.store: Any = default_store()
+        if self.store is None:
+            session.warn(f"tensortap.trace: {STORE.note}")
+            return
+        self.group = _gloo_group()
+        self.timeout = timeout_of(dist.group.WORLD)
         _entered[0] += 1
         self.prefix = f"tensortap/trace/{_entered[0]}"
         self.sent = 0  # batches announced
@@ -77,6 +81,10 @@ class Exchange:
 
     def run(self, local: list[Batch], is_final: bool) -> Iterator[list[tuple[int, list[Batch]]]]:
         """Send a batch; on rank 0 yield what was received, until the last rank is done."""
+        if self.store is None:  # rank 0 has what is its own
+            if self.rank == 0 and local:
+                yield [(0, local)]
+            return
         if self.rank != 0:
             self._send(local, is_final)
             return
@@ -94,6 +102,8 @@ class Exchange:
 
     def leave(self, error: BaseException) -> None:
         """Announce that this rank has raised, without waiting for the others."""
+        if self.store is None:
+            return
         text = f"{type(error).__name__}: {error}"[:500]
         with contextlib.suppress(Exception):  # the store was rank 0's, which may have ended
             if self.rank == 0:
@@ -232,23 +242,9 @@ def _left(text: bytes) -> RuntimeError:
 
 def _gloo_group() -> Any:
     """Return None, the default group, if it uses gloo for the CPU, else another group that does."""
-    default = default_group()
-    with contextlib.suppress(RuntimeError):
-        if "gloo" in type(backend_of(default, "cpu")).__name__.lower():
-            return None
+    default = dist.group.WORLD
+    if "cpu:gloo" in dist.get_backend_config(default).split(","):
+        return None
     if not _beside or _beside[0] is not default:  # another one was initialised since
-        _beside[:] = [default, dist.new_group(backend="gloo", timeout=_timeout())]
+        _beside[:] = [default, dist.new_group(backend="gloo", timeout=timeout_of(default))]
     return _beside[1]
-
-
-def _timeout() -> timedelta:
-    """Return the timeout of the program's own group."""
-    from torch.distributed import distributed_c10d as c10d
-
-    default = default_group()
-    for device in ("cpu", "cuda"):
-        with contextlib.suppress(RuntimeError, AttributeError):
-            found = backend_of(default, device).options._timeout
-            if isinstance(found, timedelta):
-                return found
-    return c10d.default_pg_timeout
