@@ -1,4 +1,4 @@
-/* results.c -- what all result objects do alike.
+/* results.c -- methods that all result objects share.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "tensor/facts.h"

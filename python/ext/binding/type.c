@@ -1,4 +1,4 @@
-/* type.c -- what classes of the extension do alike.
+/* type.c -- functions that all classes of the extension share.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/type.h"
 

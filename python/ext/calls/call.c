@@ -1,14 +1,13 @@
 /* call.c -- one call of a watched module, and the events that consumers get.
  *
  * Runs in the middle of the user's forward, so what it does without being asked
- * is counted in nanoseconds: no allocation, no attribute lookup, no clock.  The
- * calls that are going on form a stack in each thread, from
- * which depth and phase are read by those who want them.
+ * is counted in nanoseconds: no allocation, no attribute lookup, no clock.  Open
+ * calls form a stack in each thread; consumers that want depth and phase read them from it.
  *
- * A thread that switches between greenlets has several calls going on of which none is around the
- * other, and they end in any order.  What a greenlet had on the C stack is put elsewhere while it waits, so a
- * frame lives in memory of ours; and Python's own frames tell whether one call is around
- * another: they lead from the inner one to the outer one and never to another greenlet's.
+ * With greenlets a thread has several open calls that are not nested, and they end in any order.  The C
+ * stack of a greenlet is moved away while it waits, so a frame lives in memory of our own.  Python's frames
+ * show whether one call is inside another: they lead from the inner one to the outer one, never to another
+ * greenlet's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -54,7 +53,7 @@ static bool is_running(const base_frame *wanted, base_frame *at)
 }
 
 /* Finds `outer`, in what Python runs now. */
-static void frame_place(calls_frame *frame)
+static void find_outer(calls_frame *frame)
 {
     base_frame *here = base_frame_running();
     calls_frame *outer = frame->thread->top;
@@ -320,7 +319,7 @@ static int enter(binding_state *state, calls_frame *frame)
         frame->is_in_backward = true;
         wants = wants_of(frame);
     }
-    frame_place(frame);
+    find_outer(frame);
     frame->is_training = true;
     if (wants & CALLS_PHASE)
         frame->is_training =

@@ -1,9 +1,9 @@
 /* pickle.c -- keeps our object out of the pickles and copies of a module.
  *
  * nn.Module.__getstate__ leaves the slot out, but not the forward that traced.c puts beside it.  A class
- * with its own __getstate__ or __reduce__ (nn.LSTM, fx.GraphModule) may take the whole __dict__ along, and a
- * pickle cannot leave out a key that it has been given.  So copyreg has a reducer for a class as long as a
- * module of it has our object: what the class itself gives, without us.
+ * with its own __getstate__ or __reduce__ (nn.LSTM, fx.GraphModule) may pickle the whole __dict__, and
+ * nothing can remove a key from that later.  So copyreg has a reducer for such a class as long as one of its
+ * modules is watched: it calls the class's own and removes our object.
  * Picklers below protocol 2 then write copyreg.__newobj__ where they wrote
  * copyreg._reconstructor; both load the same.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -1,5 +1,4 @@
-/* pipeline.c -- what the frames of torch.distributed.pipelining tell.
- *
+/* pipeline.c -- reads from Python's frames what torch.distributed.pipelining is doing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "calls/pipeline.h"
 

@@ -1,9 +1,9 @@
 /* traced.c -- modules that run inside compiled graphs.
  *
- * Dynamo traces past our object in the slot: where a module has no hooks, it goes to forward() at
- * once.  Unless the module has a `forward` of its own in its __dict__; then it traces nn.Module.__call__,
- * which finds our object and the Python function that stands for it (compiled/module_call.py).  So
- * each watched module gets one, which calls that of its class.  Dynamo
+ * Where a module has no hooks, Dynamo goes to forward() at once, past our object in the slot.  If the
+ * module has a `forward` of its own in its __dict__, it traces nn.Module.__call__ instead, which finds our
+ * object and the Python function that stands for it (compiled/module_call.py).  So each watched module gets
+ * such a `forward`, which calls that of its class.  Dynamo
  * guards on that key, so that watched and unwatched modules of one class never share a graph.  It is
  * put there when the first compilation of the process begins, never before.
  *

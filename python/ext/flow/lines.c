@@ -1,4 +1,4 @@
-/* lines.c -- from what the line source tells to nodes and arrows.
+/* lines.c -- turns events of the line source into nodes and arrows.
  *
  * A name that a statement reads and that no node shows must be looked at before
  * the statement runs: afterwards it may hold something else.  It is put aside,

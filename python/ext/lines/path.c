@@ -1,7 +1,7 @@
-/* path.c -- finds the object that a path of the program's leads to.
+/* path.c -- finds the object that a path of the program leads to.
  *
  * Runs no code of the user's: no property, no __getattr__, no __getitem__ of a
- * class in Python.  What cannot be found without is not found.
+ * class in Python.  A path that needs such code is not found.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 

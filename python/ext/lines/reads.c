@@ -1,8 +1,8 @@
 /* reads.c -- the names a statement reads, in the state that it sees.
  *
- * What is not local is looked up before the statement runs: afterwards it may
- * be gone.  A local's state cannot change without a store of its own frame, so
- * it may also be taken late, when there is something to tell.
+ * Names that are not local are looked up before the statement runs: afterwards they may
+ * be gone.  The state of a local changes only by a store of its own frame, so it may also be
+ * read later, when there is an event.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 #include "tensor/walk.h"
@@ -32,7 +32,7 @@ bool lines_items_are_tensors(lines_source *source, PyObject *box)
 }
 
 /* path: of the container; hash: of the key. */
-static lines_target item_place(PyObject *box, int path, PyObject *item, tensor_kind kind, Py_hash_t hash)
+static lines_target item_target(PyObject *box, int path, PyObject *item, tensor_kind kind, Py_hash_t hash)
 {
     return (lines_target){ .object = item,
                            .kind = kind,
@@ -64,7 +64,7 @@ static void add_items(lines_source *source, const lines_table *table, int path, 
         tensor_kind kind = i >= skipped ? lines_state_kind(source, it.value) : KIND_NONE;
         PyObject *key = tensor_kind_has_elements(kind) ? tensor_children_key(&it) : NULL; /* owned */
         Py_hash_t hash = key != NULL && lines_path_is_key(key) ? PyObject_Hash(key) : -1;
-        lines_target target = item_place(box, path, it.value, kind, hash);
+        lines_target target = item_target(box, path, it.value, kind, hash);
         bool is_new = hash != -1 && !lines_found_has(found, &target);
         lines_state *state = is_new ? lines_shared_state(source, box, target.member) : NULL;
         lines_found_change *added =
@@ -167,7 +167,7 @@ static void save_item(lines_source *source, lines_record *record, int parent, in
     Py_hash_t hash = tensor_kind_has_elements(kind) ? PyObject_Hash(key) : -1;
     if (hash == -1)
         return;
-    lines_target target = item_place(container, path, obj, kind, hash);
+    lines_target target = item_target(container, path, obj, kind, hash);
     lines_state *state = lines_target_state(source, record, &target);
     if (state == NULL)
         return;

@@ -1,4 +1,4 @@
-/* table.c -- from what tensortap.analysis.table returns to a table.
+/* table.c -- builds a table from what tensortap.analysis.table returns.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 

@@ -1,7 +1,7 @@
 /* watch.c -- watch_lines() and the class LineWatch: a consumer of the line source with
  * Python callbacks.
  *
- * For front ends that are not in the hot path, and for tests.  An event is a namespace with the fields of
+ * For track, and for tests.  An event is a namespace with the fields of
  * lines_event that Python may want.  It keeps its tensors alive: a callback should not keep it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"

@@ -1,6 +1,6 @@
 /* open_run.c -- puts what a front end sees into the run that is open.
  *
- * Exists because flow and track watch the same lines: a change that both tell of
+ * Exists because flow and track watch the same lines: a change that both report
  * must be one point of one site.  The key that the line source gives to each
  * state of a variable says that it is the same.
  * SPDX-License-Identifier: Apache-2.0 */

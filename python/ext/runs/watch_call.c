@@ -1,4 +1,4 @@
-/* watch_call.c -- what a watched module took and gave.
+/* watch_call.c -- records inputs and outputs of a watched module.
  *
  * Keeps, for each module, the sites of the tensors that were seen so far, so that
  * a name is built and looked up once for each path and never again.

@@ -2,8 +2,8 @@
  *
  * Exists because a loss is computed outside of any module, most often, and is where many
  * a NaN is born.  A gradient's hook runs while torch.autograd.backward() does, so the frames
- * of Python lead from the one to the other: its first argument is the loss, and who called
- * it is the program.  Nothing of torch is replaced, and no frame is kept.
+ * of Python lead from the one to the other: its first argument is the loss, and its caller is
+ * the program.  Nothing of torch is replaced, and no frame is kept.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
 #include "calls/pipeline.h"

@@ -60,7 +60,7 @@ class Instructions:
         return frozenset(self._sites.get(_span(node), NOTHING))
 
     def has_tight_loop(self) -> bool:
-        """Say whether a loop goes round on one line."""
+        """Return whether a loop runs on one line."""
         return any(
             "BACKWARD" in i.opname and self.lines[i.offset // 2] == self.lines[int(i.argval) // 2]
             for i in self.all

@@ -121,7 +121,7 @@ class _Heads:
         return self._heads[number] if number >= 0 else None
 
     def has(self, outer: Head, inner: Head | None) -> bool:
-        """Say whether a statement is in the body of another."""
+        """Return whether a statement is in the body of another."""
         while inner is not None:
             inner = self.around.get(id(inner))
             if inner is outer:
@@ -182,7 +182,7 @@ def _runs(heads: _Heads, instructions: Instructions) -> list[_Run]:
 
 
 def _find_exits(runs: list[_Run], heads: _Heads, instructions: Instructions) -> None:
-    """Tell the ends of `with` statements and except clauses from their beginnings."""
+    """Separate the ends of `with` statements and except clauses from their beginnings."""
     begun: set[int] = set()
     following: list[Head | None] = [None] * len(runs)  # the head of the next run of another
     for number in range(len(runs) - 2, -1, -1):

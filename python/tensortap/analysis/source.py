@@ -203,7 +203,7 @@ def _last(statement: ast.stmt) -> int:
 
 
 def _holds(node: ast.Lambda, places: Sequence[tuple[int | None, ...]]) -> bool:
-    """Say whether a lambda's body is around all of its code."""
+    """Return whether a lambda's body is around all of its code."""
     first, last = span(node.body)
     return all(first <= (a, c) and (b, d) <= last for a, b, c, d in places)
 

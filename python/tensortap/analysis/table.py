@@ -254,7 +254,7 @@ def _entries(entries: Entries) -> Entries:
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:
-    """Say whether the path is only on the way to a longer one that is read too."""
+    """Return whether the path is only on the way to a longer one that is read too."""
     return any(
         paths[longer][1] == path for longer in statement.reads if paths[longer][0] >= ATTRIBUTE
     ) or any(

@@ -1,8 +1,8 @@
 """The last steps of a training, in memory: batches, inputs, digests, numbers.
 
-A step is what the run counts as one.  At its beginning the random generators are noted.  What
-becomes of it is the matter of a role: `Writer` (writer.py) takes snapshots and writes the black box
-when something goes wrong, `Replayer` (replayer.py) gives back what was written.
+A step is what the run counts as one.  At its beginning the random generators are noted.  A
+role decides what to do with it: `Writer` (writer.py) takes snapshots and writes the black box
+when something goes wrong, `Replayer` (replayer.py) restores what was written.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -68,7 +68,7 @@ class Writer(Role):
         return not self.snapshots
 
     def start_step(self, step: Step) -> None:
-        """Take a snapshot if one is due."""
+        """Copy all state, if a snapshot is due."""
         if self._is_due(step):
             self._take_snapshot(step)
 

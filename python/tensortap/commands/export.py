@@ -308,7 +308,7 @@ WRITERS: dict[str, Callable[[Source, str], None]] = {
 
 
 def report(source: Source) -> None:
-    """Say on standard error what is missing."""
+    """Print on standard error what is missing."""
     lost = len(source.lost)
     points = (
         "1 point could not be read and is"

@@ -198,7 +198,7 @@ class Watcher(optimizers.Listener):
             return
         self.pid = -1
         if self.run is None:
-            say_why(["-o", self.folder] if self.folder else [], *self.program)
+            print_why(["-o", self.folder] if self.folder else [], *self.program)
             return
         from tensortap.runs.describe import share
 
@@ -228,7 +228,7 @@ def is_under_construction() -> bool:
     return False
 
 
-def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
+def print_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
     """Print why nothing was recorded; *own* are options of `tensortap run`."""
     if os.environ.get("RANK", "0") != "0":
         return

@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
@@ -30,6 +29,8 @@ def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]
         for key, item in value.items():
             find_tensors(item, f"{path}.{key}", depth + 1, found)
     elif hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        from dataclasses import fields  # it takes milliseconds to import
+
         for field in fields(value):
             find_tensors(getattr(value, field.name, None), f"{path}.{field.name}", depth + 1, found)
 

@@ -211,7 +211,7 @@ def start(t: Any, wants_histogram: bool) -> int:
     return number
 
 
-def give(number: int, take: Take) -> None:
+def call_with(number: int, take: Take) -> None:
     """Call *take* with the result of this number when it is there."""
     if number in _takers:
         _takers[number].append(take)

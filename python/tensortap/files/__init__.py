@@ -1,4 +1,4 @@
-"""Files of other programs: HDF5, files that appear complete or not at all, imported modules; locks.
+"""HDF5, complete files, locks; frames of the program, whose code it is, what it imports.
 
 SPDX-License-Identifier: Apache-2.0
 """

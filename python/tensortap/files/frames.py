@@ -1,6 +1,6 @@
 """Python's frames: who called, and where the program's own code is.
 
-The only file that uses `sys._getframe`, which CPython documents but does not promise to others.
+The only file that uses `sys._getframe`, which CPython documents as a detail of its own.
 SPDX-License-Identifier: Apache-2.0
 """
 

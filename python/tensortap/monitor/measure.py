@@ -322,7 +322,7 @@ class Measure:
 
     def _on_unread(self, row: int, tensor: torch.Tensor | int, why: str) -> None:
         if isinstance(tensor, int):  # a probe has started its statistics
-            statistics.give(
+            statistics.call_with(
                 tensor, lambda found: self.core.add_stats(row, found.stats, found.histogram)
             )
             return

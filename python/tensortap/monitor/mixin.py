@@ -48,7 +48,7 @@ class MonitorMixin:
     def set_module_monitor(
         self, monitor: ModuleMonitor | None = None, is_reference_module: bool = False
     ) -> None:
-        """Take the monitor to log to; called by the monitor itself."""
+        """Set the monitor to log to; called by the monitor itself."""
         self._held_monitor = None if monitor is None else _Held(monitor)
         self.is_reference_module = is_reference_module
 

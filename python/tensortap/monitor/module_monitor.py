@@ -327,7 +327,7 @@ class ModuleMonitor:
         self._is_open = self._is_active = False
         self._follow()
         self._reference.forget()
-        self._measure.results.settle(self.storage, step)
+        self._measure.results.store(self.storage, step)
         if was_active:
             self._measure.warn_of_unseen()
         metrics = self.storage.get_step_metrics(step)
@@ -360,8 +360,8 @@ class ModuleMonitor:
         if self._is_open and step == self.current_step:
             return self._measure.results.preview(self.storage, step)
         entry = self.storage.get_step_metrics(step)
-        is_settled = set(map(type, entry.values())) <= {float}
-        return dict(entry) if is_settled else self.storage.aggregated(step)
+        are_numbers = set(map(type, entry.values())) <= {float}
+        return dict(entry) if are_numbers else self.storage.aggregated(step)
 
     # ---- what the program says itself
 

@@ -46,8 +46,8 @@ class Results:
         for result in self.batch.fetch():
             self.core.add_stats(result.tag, result.stats, result.histogram)
 
-    def settle(self, storage: StorageManager, step: int, *, keeps: bool = False) -> None:
-        """Put everything into the storage, as numbers; *keeps*: for a look before the end."""
+    def store(self, storage: StorageManager, step: int, *, keeps: bool = False) -> None:
+        """Put everything into the storage, as numbers; *keeps*: it is read before the end."""
         entry = storage.log_dict.get(step)
         keys, values = self.keys, self.values
         if not keeps:
@@ -64,10 +64,10 @@ class Results:
         for key, several in self.core.collect(entry, keeps, self.undefined):
             storage.log_tensor(step, key, torch.tensor(several, dtype=torch.float64))
             later.append(key)
-        later += self._settle_own(storage, step, keys, values)
+        later += self._store_own(storage, step, keys, values)
         storage.aggregate_keys(step, later)
 
-    def _settle_own(
+    def _store_own(
         self, storage: StorageManager, step: int, keys: list[str], values: list[Any]
     ) -> list[str]:
         """Store what users' functions returned; return the keys that are to be aggregated."""
@@ -95,7 +95,7 @@ class Results:
         if entry is None:
             return {}
         scratch = storage.copy_of(step)
-        self.settle(scratch, step, keeps=True)
+        self.store(scratch, step, keeps=True)
         return scratch.log_dict[step]
 
 

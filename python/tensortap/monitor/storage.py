@@ -68,7 +68,7 @@ class StorageManager:
         return self.log_dict
 
     def load_metrics(self, log_dict: dict[int, Entry]) -> None:
-        """Take over the metrics of another run."""
+        """Copy the metrics of another run."""
         if self.log_dict:
             raise ValueError("there are metrics already: clear() them first")
         self.log_dict = log_dict

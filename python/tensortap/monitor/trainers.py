@@ -27,7 +27,7 @@ class _Monitored(trainers.Follower):
     """
 
     def __init__(self, monitor: ModuleMonitor, log: Log | None = None) -> None:
-        """Take a monitor; *log* is called with each monitored step and its metrics."""
+        """Serve a monitor; *log* is called with each monitored step and its metrics."""
         super().__init__()
         self.monitor = monitor
         self._log = log  # Lightning puts a `log` of its own on callbacks

@@ -93,7 +93,7 @@ class Origin:
         }
 
 
-def judge(rows: list[Operator]) -> None:
+def set_verdicts(rows: list[Operator]) -> None:
     """Set the verdict of each operator, and which Infs were intended."""
     for row in rows:
         bad = [one for one in row.operands if one.bad and one.is_read]

@@ -18,7 +18,7 @@ from tensortap.operators.operator import (
     Operator,
     Phase,
 )
-from tensortap.operators.origin import judge
+from tensortap.operators.origin import set_verdicts
 from tensortap.private.tensors import schema_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def read_rows(mode: Mode) -> list[Operator]:
         else:
             makers.setdefault(made, index)
         rows.append(row)
-    judge(rows)
+    set_verdicts(rows)
     return rows
 
 

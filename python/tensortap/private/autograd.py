@@ -1,6 +1,6 @@
 """The engine of autograd: functions that are on the stack while gradients are computed.
 
-C finds them there: python/ext/runs/watch_loss.c and python/ext/operators/place.c.
+C finds them there: python/ext/runs/watch_loss.c and python/ext/operators/line.c.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -1,9 +1,8 @@
 """A capability: something that needs names which torch, or Python, may change at any time.
 
-Whether such a name does what we expect is found out by trying it, when it is needed for the first
-time.  If that fails, or a later use does, the capability is lost for the rest of the process:
-whoever needs it goes on without, the program never hears of it, and each run that it was needed
-in has one note that says what is lost and why.
+Such a name is tried on a toy when it is needed for the first time.  If that fails, or a later use
+does, the capability is lost for the rest of the process: its users go on without it, the program
+is not affected, and each run that needed it has one note that says what is lost and why.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -1,4 +1,4 @@
-"""Modes that torch calls for every operator, and nested values.
+"""Leave the modes that torch calls for every operator.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -123,7 +123,7 @@ class Places:
     def add(
         self, model: Any, modules: Iterable[tuple[str, Any]], parameters: Iterable[str]
     ) -> None:
-        """Take in a model, with its modules by name and the names of its parameters."""
+        """Add a model, with its modules by name and the names of its parameters."""
         known = self._models[id(model)] = Model(model)
         self._modules.update({name: (ref(one), known) for name, one in modules})
         self._parameters.update(dict.fromkeys(parameters, known))

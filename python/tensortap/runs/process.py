@@ -36,7 +36,7 @@ _is_registered = False
 
 
 def enter(run: Recording) -> None:
-    """Take in a run that has just been opened."""
+    """Add a run that has just been opened."""
     global _is_registered
     if not _is_registered:
         _is_registered = True

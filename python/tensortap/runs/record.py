@@ -100,7 +100,7 @@ class Recording(_core.Recorder):
         self._thinned = self.thinned()
         for watcher in list(self.watchers):
             if isinstance(watcher, Steps):
-                watcher.look()
+                watcher.warn_of_gaps()
         self.check_only()
         if self.guard is not None:
             self.guard.raises = False  # it ends anyway
@@ -144,7 +144,7 @@ class Recording(_core.Recorder):
         self.close()
 
     def _stop(self, error: BaseException | None) -> None:
-        """Say in the run which exception ended the program; sys.exit(0) is none."""
+        """Note in the run which exception ended the program; sys.exit(0) is none."""
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
         if self.box is not None:
@@ -334,7 +334,7 @@ def check_place(path: str | None, *, resume: bool) -> None:
 
 
 def _nearest(glob: str, run: Recording) -> str:
-    """Say which names are like this one."""
+    """Return a hint with the names that are most like this one."""
     from difflib import get_close_matches
 
     part = glob.strip("*")

@@ -409,7 +409,7 @@ class Run:
         return Check(tuple(FileCheck(*check) for check in checks))
 
     def refresh(self) -> Self:
-        """Take in what was written since the run was opened."""
+        """Read what was written since the run was opened."""
         self._reader.refresh()
         self._joined = None
         self.files = self._list_files()
@@ -480,7 +480,7 @@ class Run:
         raise KeyError(self._missing(name, step, call, rank, what))
 
     def _missing(self, name: str, step: int, call: int, rank: int | None, what: str) -> str:
-        """Say why there is no such point, and what there is."""
+        """Return why there is no such point, and what there is."""
         steps = self.series(name, "call", rank=rank)[0]
         if step in steps:
             again = f", call {call}" if call else ""

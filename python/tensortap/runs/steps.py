@@ -122,7 +122,7 @@ class Steps(optimizers.Listener):
         return Steps(recorder)
 
     def add(self, watched: Watched | None, optimizer: Any = None) -> None:
-        """Take in a model, or optimizers, or both."""
+        """Add a model, or optimizers, or both."""
         if watched is not None:
             self.watched.append(watched)
             watched.note(self._notes)
@@ -188,10 +188,10 @@ class Steps(optimizers.Listener):
         if self._first is None:
             self._first = self.recorder.current_step
         elif self._is_changed and self.recorder.current_step > self._first:
-            self.look()
+            self.warn_of_gaps()
 
-    def look(self) -> None:
-        """Say what the options or the optimizers miss, as far as one can know now."""
+    def warn_of_gaps(self) -> None:
+        """Warn about globs that match nothing and parameters without an optimizer."""
         self._is_changed = False
         if hasattr(self.recorder, "check_only"):
             self.recorder.check_only()

@@ -328,7 +328,7 @@ class Watched:
         return is_split and program.rank_and_size()[1] > 1
 
     def end_step(self) -> None:
-        """Take in what belongs to the step and has not been recorded yet."""
+        """Record what belongs to the step and has not been recorded yet."""
         self.fetch(waits=self.is_removed)
         self.core.end_step()
 
@@ -389,7 +389,7 @@ class Watched:
     def _compute(self, tensor: torch.Tensor | int, tag: Any, wants_histogram: bool) -> None:
         """Start the statistics of a tensor on its device, unless a probe has: then a number."""
         if isinstance(tensor, int):
-            statistics.give(tensor, partial(self._take, tag))
+            statistics.call_with(tensor, partial(self._take, tag))
             return
         self.batch.add(tensor, tag, wants_histogram=wants_histogram)
         if len(self.batch) >= statistics.MOST_WAITING:  # no step ever ends: an evaluation
@@ -412,7 +412,7 @@ class Watched:
     _close = remove
 
     def _report(self) -> None:
-        """Say what could not be seen, once."""
+        """Warn of what could not be seen, once."""
         try:
             self.end_step()
             self.steps.record_norms()

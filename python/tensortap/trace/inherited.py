@@ -77,7 +77,7 @@ class TracedModel(torch.nn.Module):
     """
 
     def __init__(self, model: torch.nn.Module, variables: Any, **options: Any) -> None:
-        """Take what ModelTracer takes; tracing begins with the first call."""
+        """Accept the arguments of ModelTracer; tracing begins with the first call."""
         from tensortap.trace.model_tracer import ModelTracer
 
         super().__init__()

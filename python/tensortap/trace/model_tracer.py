@@ -274,7 +274,7 @@ class ModelTracer:
         return local.iterations, local.values
 
     def _gather(self, numbers: list[int], is_final: bool = False) -> None:
-        """Take in what these groups have, from all ranks."""
+        """Collect what these groups have, from all ranks."""
         with self._gathering:
             if self._engine is not None:
                 self._engine.forget_lists()

@@ -105,12 +105,12 @@ def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList
         for key, part in _parts(value) if depth < MOST_DEPTH else []:
             note(f"{name}.{key}", part, depth + 1)
 
-    def look(name: str, value: Any, iteration: int) -> None:
+    def note_value(name: str, value: Any, iteration: int) -> None:
         note(name, value)
 
     held = [name for name, _ in [*root.named_parameters(), *root.named_buffers()]]
     wanted = list(dict.fromkeys([*known_names(root), *held]))
-    tracer = ModelTracer(model, wanted, pre_save_callbacks=[look], gather=False)
+    tracer = ModelTracer(model, wanted, pre_save_callbacks=[note_value], gather=False)
     with forward.unnoticed(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         with tracer:

@@ -114,13 +114,13 @@ class _Program:
                 return  # it is over, or another thread's
             if sys.gettrace() is None:
                 sys.settrace(self._on_call)
-        elif self._claim(frame) and not self._look(frame):
+        elif self._claim(frame) and not self._decorate(frame):
             frame.f_trace = self._on_line
             if sys.gettrace() is None:
                 sys.settrace(self._on_call)
 
     def _claim(self, frame: FrameType) -> bool:
-        """Take the targets that are meant for this program."""
+        """Claim the targets that name this program; return whether there are any."""
         space = frame.f_globals
         spec = space.get("__spec__")
         stem = os.path.splitext(os.path.basename(frame.f_code.co_filename))[0]
@@ -130,8 +130,8 @@ class _Program:
                 self._left += self._modules.wanted[name]
         return bool(self._left)
 
-    def _look(self, frame: FrameType) -> bool:
-        """Decorate what is there by now; tell whether that is all."""
+    def _decorate(self, frame: FrameType) -> bool:
+        """Decorate what is there by now; return whether that is all."""
         self._left = [target for target in self._left if not _replace(frame.f_globals, target)]
         return not self._left
 
@@ -144,7 +144,7 @@ class _Program:
         return None
 
     def _on_line(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not self._look(frame) and event != "return":
+        if not self._decorate(frame) and event != "return":
             return self._on_line
         for path, _ in self._left:
             _warn(f"{os.path.basename(frame.f_code.co_filename)} has no function {path}")
