@@ -405,14 +405,19 @@ typedef enum tt_severity {
 } tt_severity;
 const char *tt_severity_text(tt_severity severity); /* "note", "fine", "warning", "error" */
 
-typedef enum tt_answer_kind {
-    TT_ANSWER_FINDING,    /* of a rule of health */
-    TT_ANSWER_ORIGIN,     /* where the first NaN or Inf was born */
-    TT_ANSWER_DIVERGENCE, /* where two runs diverge, or that they do not */
-    TT_ANSWER_PREMISE,    /* what differs between two runs before any number is compared */
-    TT_ANSWER_FAULT,      /* what became of the program, of its ranks or of their files */
-    TT_ANSWER_NOTE,
-} tt_answer_kind;
+/* X(name, text): of a rule of health; where the first NaN or Inf was born; where two runs diverge, or that
+ * they do not; what differs between two runs before any number is compared; what became of the program, of
+ * its ranks or of their files; anything else. */
+#define TT_ANSWER_KIND_MAP(X)   \
+    X(FINDING, "finding")       \
+    X(ORIGIN, "origin")         \
+    X(DIVERGENCE, "divergence") \
+    X(PREMISE, "premise")       \
+    X(FAULT, "fault")           \
+    X(NOTE, "note")
+#define X(name, text) TT_ANSWER_##name,
+typedef enum tt_answer_kind { TT_ANSWER_KIND_MAP(X) } tt_answer_kind;
+#undef X
 
 typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
 const char *tt_feed_text(tt_feed_kind kind);   /* "before" */

@@ -20,7 +20,9 @@ const char *tt_severity_text(tt_severity severity)
 
 static const char *kind_text(tt_answer_kind kind)
 {
-    static const char *const texts[] = { "finding", "origin", "divergence", "premise", "fault", "note" };
+#define X(name, text) text,
+    static const char *const texts[] = { TT_ANSWER_KIND_MAP(X) };
+#undef X
     return texts[kind];
 }
 

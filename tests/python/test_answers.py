@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from commands import check_schema, tensortap
 
 import tensortap as tt
+from tensortap.answers.finding import Kind
 
 
 def write(path: Path, *, bad: str = "activation/fc[0]", rank: int = 0) -> Path:
@@ -133,3 +135,16 @@ def test_a_failed_test_prints_the_commands(tmp_path: Path) -> None:
     run = write(tmp_path / "run")
     with pytest.raises(tt.UnhealthyError, match=f"tensortap nan {run}"):
         tt.assert_healthy(run)
+
+
+def test_every_list_of_kinds_of_answers_is_that_of_the_core() -> None:
+    root = Path(__file__).parents[2]
+    header = (root / "include/tensortap_tools.h").read_text()
+    kinds = re.findall(r'^ +X\([A-Z]+, "(\w+)"\)', header.partition("TT_ANSWER_KIND_MAP")[2], re.M)
+    assert kinds[0] == "finding"
+    assert list(get_args(Kind)) == kinds
+    schema = json.loads((root / "docs/schemas/answer.json").read_text())
+    assert schema["properties"]["kind"]["enum"] == kinds
+    assert "{kind: " + "|".join(f'"{one}"' for one in kinds) in (root / "web/data.js").read_text()
+    guide = (root / "docs/guide/command.md").read_text()
+    assert "`kind` (" + ", ".join(f"`{one}`" for one in kinds) + ")" in guide
