@@ -148,7 +148,7 @@ def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -
 # ---- lines
 
 
-class _Lines:
+class _CallLines:
     """The lines of one call that are written together, and its values in the open run."""
 
     def __init__(self, function: Described, depth: int) -> None:
@@ -200,7 +200,7 @@ def _begin(function: Described, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Write who called and the inputs, and go one deeper."""
     depth = log.depth
     with suppress(Exception):  # no memory, or no stack left
-        lines = _Lines(function, depth)
+        lines = _CallLines(function, depth)
         lines.add(Branch.CALL, function.head + _callers())
         for name, value in function.arguments(args, kwargs):
             lines.add_input(name, value)
@@ -215,7 +215,7 @@ def _end(function: Described, token: _Token, value: object, seconds: float | Non
         seconds = perf_counter() - token.start
     log.depth = token.depth
     with suppress(Exception):
-        lines = _Lines(function, token.depth)
+        lines = _CallLines(function, token.depth)
         lines.add_outputs(function.output, value, Branch.LAST)
         lines.add_time(seconds)
         lines.write()
@@ -229,7 +229,7 @@ def _stop(
         seconds = perf_counter() - token.start
     log.depth = token.depth
     with suppress(Exception):
-        lines = _Lines(function, token.depth)
+        lines = _CallLines(function, token.depth)
         why = "closed" if error is None else _failure(error, lines.colors)
         lines.add(Branch.LAST, f"{function.output} {why}")
         lines.add_time(seconds)
@@ -239,7 +239,7 @@ def _stop(
 def _write_item(function: Described, token: _Token, value: object) -> None:
     """Write what a generator yields."""
     with suppress(Exception):
-        lines = _Lines(function, token.depth)
+        lines = _CallLines(function, token.depth)
         lines.add_outputs("yield", value, Branch.ENTRY)
         lines.write()
 
