@@ -174,8 +174,8 @@ def test_an_optimizer_of_other_parameters_ends_no_step_and_makes_none_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Steps] = []  # each asks about all parameters
-    look = Steps.look
-    monkeypatch.setattr(Steps, "look", lambda self: (looks.append(self), look(self)))
+    look = Steps.warn_of_gaps
+    monkeypatch.setattr(Steps, "warn_of_gaps", lambda self: (looks.append(self), look(self)))
     model, other = mlp(), mlp(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     foreign = torch.optim.SGD(other.parameters(), lr=0.1)

@@ -122,7 +122,7 @@ static uint32_t wants(calls_consumer *consumer, calls_link *Py_UNUSED(link),
     return consumer->is_off ? 0 : TT_PRODUCT_VALUE;
 }
 
-/* Whoever needs arguments or whole outputs is not told of modules inside compiled graphs. */
+/* Consumers of arguments or whole outputs do not hear of modules inside compiled graphs. */
 static const calls_table event_calls = { .before = tell_before, .after = tell_after };
 static const calls_table tensor_calls = { .tensor = tell_tensor, .wants = wants };
 

@@ -6,8 +6,8 @@
  * forward() directly.  Everything else goes to _call_impl itself: a hook, torch.jit.trace, a `forward`
  * set on the instance, a class with its own _call_impl or __getattribute__, another function.
  *
- * What belongs to a class is looked up again only when the class has changed (its version); what belongs
- * to the module is looked up at every call.
+ * Attributes of a class are looked up again only when the class has changed (its version); those of the
+ * module at every call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"

@@ -20,7 +20,7 @@
  * How it is done: an object of ours in module.__dict__["_compiled_call_impl"],
  * which nn.Module.__call__ calls in place of _call_impl.  Any forward hook sends torch
  * down its slow path, which takes longer than our statistics (bench_watch_call.py).
- * What module.compile() left in the slot is called in turn, and put back at the end.
+ * If module.compile() left something in the slot, it is called in turn, and put back at the end.
  * Needs the GIL throughout.  Events of all threads are delivered, in the thread
  * that makes the call; what a consumer itself calls while it handles an event
  * is not delivered to anyone.
@@ -62,7 +62,7 @@ typedef struct calls_event {
     tensor_looks *looks; /* views and statistics, shared by the consumers of this event: see look.h */
 } calls_event;
 
-/* What must be paid for, and so is only given to those who ask. */
+/* These take time, so a consumer gets only those that it asks for. */
 enum {
     CALLS_ERRORS = 1 << 0, /* call after() also where forward raised */
     CALLS_DEPTH = 1 << 1,

@@ -170,14 +170,14 @@ void flow_calls_clear(flow_calls *calls); /* as { 0 } */
 /* A value goes to the statement that makes this call.  Returns the entry, for what it is made of;
  * NULL: no memory, an arrow will be missing. */
 flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *value);
-/* What was given back to the statement that makes this call, if the object is among it (NULL: any):
- * goes to *back; false at the end.  Start with *at = 0. */
+/* Finds the next value that was returned to the statement that makes this call and holds the object (NULL:
+ * any): *back; false at the end.  Start with *at = 0. */
 bool flow_calls_next(const flow_calls *calls, const lines_call *call, const void *object, size_t *at,
                      const flow_return **back);
-/* What a returned value, or the object in it, was made of; returns how many. */
+/* Lists what a returned value, or the object in it, was made of; returns how many. */
 size_t flow_return_origins(const flow_return *back, const void *object, flow_origin *out, size_t most);
-/* What was given back to the statement of a `change` and is in its change number `at`;
- * returns how many. */
+/* Lists what was returned to the statement of a `change` and is in its change number `at`; returns how
+ * many. */
 size_t flow_calls_into(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
                        size_t most);
 /* The same for a statement that returns what it was given, the event of a `leave`. */

@@ -214,7 +214,7 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
     return node->id;
 }
 
-/* What the functions gave that the statement called, into its change number `at`. */
+/* Adds arrows from results of the functions that the statement called to its change number `at`. */
 static void add_results(flow_object *self, const lines_event *event, size_t at, flow_node *node,
                         flow_ids *from)
 {

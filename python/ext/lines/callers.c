@@ -99,8 +99,8 @@ static int argument_of(lines_source *source, const lines_caller *caller, base_fr
     return slot;
 }
 
-/* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
- * What goes into the call at all, if its arguments are not known one by one. */
+/* Returns the next path that goes into an argument of a call, after `part` (-1 at first); NULL: no more.  If
+ * the arguments are not known one by one, those that go into the call. */
 static const lines_write *next_source(const lines_caller *caller, base_frame *at, int argument, int *part)
 {
     const lines_table *table = caller->record->code->table;

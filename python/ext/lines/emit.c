@@ -303,7 +303,7 @@ static void list_arrows(const lines_record *record, const lines_found_change *fo
             to->call_count = to->direct_count = 0;
         }
     } else {
-        /* What was taken out of something as it is comes from itself, if it has a name there. */
+        /* A value that was taken unchanged out of a container comes from itself, if it has a name there. */
         if (found->write != NULL && found->write->flags & WRITE_PART)
             list_own_arrows(record, found, true, at);
         if (at->arrow_count == first)

@@ -146,7 +146,7 @@ static PyObject *on_throw(PyObject *self, PyObject *const *args, Py_ssize_t Py_U
     Py_RETURN_NONE; /* this event cannot be disabled */
 }
 
-/* What is not the next line of plain Python; apart, so that the common way saves no registers.  from: -1, or
+/* Everything but the next line of plain Python.  Apart, so that the common path saves no registers.  from: -1, or
  * the instruction of a jump to `to`. */
 static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *code, int from, int to)
 {

@@ -315,7 +315,7 @@ static int hand_on(lines_tracer *mine, PyFrameObject *frame, int what, PyObject 
     return result;
 }
 
-/* What is not the next line of plain Python; apart, so that the common way saves no registers. */
+/* Everything but the next line of plain Python.  Apart, so that the common path saves no registers. */
 static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *frame, int what,
                                                PyObject *arg)
 {

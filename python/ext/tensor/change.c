@@ -94,7 +94,7 @@ static tt_digest text_digest(const char *text)
     return digest;
 }
 
-/* What a tensor says of itself whose elements we cannot read: meta, sparse, on a device. */
+/* Digests the description of a tensor whose elements cannot be read: meta, sparse, on a device. */
 static tt_digest outside_digest(digesting *work, PyObject *obj)
 {
     PyObject *owners[2] = { NULL, NULL }; /* owned */

@@ -39,7 +39,7 @@ typedef void tensor_kernel_fn(uint64_t *stack, uint64_t arguments, uint64_t resu
       (bool is_fine, const char *function, const char *file, uint32_t line, const char *message),       \
       "aoti_torch_check") /* throws */
 
-/* What this torch lacks is NULL. */
+/* Functions that this torch lacks are NULL. */
 typedef struct tensor_symbols {
 #define X(field, type, arguments, name) type(*field) arguments;
     TENSOR_SYMBOL_MAP(X)
