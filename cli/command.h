@@ -79,7 +79,8 @@ typedef struct tt_cmd {
     const char *json;              /* help of its option --json; NULL: it has none */
     size_t least, most;            /* words that it takes */
     size_t runs;                   /* how many of these are runs to open */
-    bool joins;                    /* ... as runs of one rank; its option --rank chooses one */
+    bool joins;                    /* ... as runs of one rank ... */
+    bool keeps_ranks;              /* its option --rank does not open the file of that rank alone */
     const char *missing;           /* message when there are fewer words */
     const char *extra;             /* what to do when there are more */
     bool is_in_order;              /* options end at the first word: the rest is for another program */
@@ -92,7 +93,7 @@ typedef struct tt_cmd {
 #define TT_CMD(name_, args_, summary_) .name = (name_), .args = (args_), .summary = (summary_)
 #define TT_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
 #define TT_JSON "Print JSON"
-/* The option of a command that joins ranks; main.c reads it. */
+/* The option of a command that shows the whole job; main.c reads it. */
 #define TT_RANK_OPTION(to_)                                                              \
     {                                                                                    \
         "rank", "N", "The numbers of this rank alone (default: those of the whole job)", \

@@ -72,7 +72,7 @@ static tt_exit open_run(tt_call *call, size_t i)
 {
     const char *rank = tt_call_text(call, "rank");
     char path[4096];
-    if (call->cmd->joins && rank != NULL) {
+    if (!call->cmd->keeps_ranks && rank != NULL) {
         (void)snprintf(path, sizeof path, "%s/rank%s.tap", call->words[i], rank);
         return tt_overview_open_rank(call->words[i], path, &call->runs[i], call->err);
     }

@@ -550,7 +550,8 @@ void tt_settings_free(tt_settings *settings);
 
 /* What became of a site when the points of all ranks were joined. */
 typedef struct tt_joined_site {
-    int32_t ranks;  /* that have points of it */
+    int32_t ranks;  /* that have points of it ... */
+    int32_t rank;   /* ... the lowest; -1: none */
     int32_t parts;  /* that the whole tensor has, at the latest step: 1: every rank has all of it */
     int64_t points; /* joined */
     int64_t
@@ -684,8 +685,9 @@ typedef struct tt_health_options {
 } tt_health_options;
 
 bool tt_health_asks(const tt_health_options *options, const tt_rule *rule); /* for this rule? */
-/* Finds what is wrong with a run.  Every point is read once.  options may be NULL; *options->seen may
- * be NULL at first, and is the caller's to free.
+/* Finds what is wrong with a run.  Every point is read once.  The ranks of a run that says where its tensors belong
+ * are joined: rules see the whole tensors, and ranks only where they compare them.  run: as it was opened, or
+ * joined.  options may be NULL; *options->seen may be NULL at first, and is the caller's to free.
  * TT_EINVAL: select or ignore has a word that is no id. */
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
 void tt_findings_free(tt_findings *findings);

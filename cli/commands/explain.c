@@ -120,10 +120,9 @@ static void put_notes(page *p, const tt_answers *notes, bool is_fate)
 }
 
 /* The first and the latest value of each loss and learning rate. */
-static void put_numbers(page *p, tt_run *all)
+static void put_numbers(page *p, tt_run *run)
 {
     int shown = 0;
-    tt_run *joined = tt_overview_join(all), *run = joined != NULL ? joined : all; /* owned */
     for (int32_t site = 0; site < tt_run_site_count(run) && shown < LOSSES; site++) {
         const char *name = tt_run_site_name(run, site);
         tt_point first, latest;
@@ -138,22 +137,25 @@ static void put_numbers(page *p, tt_run *all)
         put(p);
         shown++;
     }
-    tt_run_close(joined);
 }
 
 static tt_exit explain(tt_call *call)
 {
     tt_findings *findings = NULL; /* owned */
     page p = { .room = (size_t)args.most - LEAST / 2 };
-    tt_status st =
-        tt_health(call->runs[0], &(tt_health_options){ .path = call->path }, &findings, call->err);
-    if (st < 0)
+    tt_run *joined = tt_overview_join(call->runs[0]); /* owned */
+    tt_run *whole = joined != NULL ? joined : call->runs[0];
+    tt_status st = tt_health(whole, &(tt_health_options){ .path = call->path }, &findings, call->err);
+    if (st < 0) {
+        tt_run_close(joined);
         return tt_cmd_exit(st, call->err);
+    }
     put_run(&p, call, findings);
     put_notes(&p, &findings->notes, true);
     for (size_t i = 0; i < findings->count; i++)
         put_finding(&p, i + 1, &findings->items[i]);
-    put_numbers(&p, call->runs[0]);
+    put_numbers(&p, whole);
+    tt_run_close(joined);
     put_notes(&p, &findings->notes, false);
     if (p.out.len > 0)
         (void)fwrite(p.out.data, 1, p.out.len, stdout);

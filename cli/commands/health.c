@@ -12,6 +12,7 @@ static struct {
     tt_health_options options;
     char *allow; /* all of them, with commas */
     const char *baseline, *format, *explain;
+    int64_t rank; /* main.c opens it */
     bool is_strict;
 } args;
 
@@ -268,6 +269,7 @@ static const tt_option options[] = {
     { "format", "FORMAT", "text, json, sarif or junit (text)", .to = &args.format, NULL,
       "text, json, sarif or junit" },
     { "explain", "ID", "Print what a rule looks for, and end", .to = &args.explain },
+    TT_RANK_OPTION(&args.rank),
     { "strict", NULL, "Exit with 1 for warnings, too", .to = &args.is_strict },
 };
 

@@ -326,7 +326,7 @@ static tt_exit show_run(tt_call *call)
                            tt_overview_ranks(run));
     int lines =
         call->is_json ? 0 : tt_overview_print(call->path, run); /* at once: rules read every point */
-    tt_status st = tt_health(run, &(tt_health_options){ .path = call->path }, &findings, call->err);
+    tt_status st = tt_health(whole, &(tt_health_options){ .path = call->path }, &findings, call->err);
     if (st < 0 || call->is_json)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
     lines += print_ranks(run, call->glob);
@@ -429,5 +429,6 @@ const tt_cmd tt_cmd_show = {
     TT_OPTIONS(options),
     .json = TT_JSON,
     TT_CMD_RUN_AND_GLOB,
+    .keeps_ranks = true,
     .run = show,
 };

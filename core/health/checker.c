@@ -82,10 +82,21 @@ static void add_commands(tt_answers *owner, const char *run, tt_answer *found)
         tt_answers_next(owner, found, "tensortap show %s", run);
 }
 
+/* What the rules look at, of a run that is there. */
+typedef struct inquiry {
+    tt_run *run;             /* of files */
+    tt_run *joined;          /* NULL: it cannot be joined ... */
+    tt_run *own;             /* owned; ... if it was joined here */
+    tt_histories *histories; /* owned, unless the caller keeps them */
+    tt_replicas replicas;    /* owned */
+    tt_nonfinite first;
+} inquiry;
+
 /* Adds what the run says beyond the rules: what its first NaN or Inf was computed from, and its fate. */
-static tt_status complete(tt_run *run, const tt_nonfinite *first, const char *path, tt_findings *found,
-                          tt_error *err)
+static tt_status complete(const inquiry *q, const char *path, tt_findings *found, tt_error *err)
 {
+    tt_run *run = q->run;
+    const tt_nonfinite *first = &q->first;
     tt_answers *notes = &found->notes;
     tt_status st = tt_fail_plain(err, tt_run_fate(run, path, found->unread, notes));
     const char *word = tt_answers_run(notes, run, path);
@@ -93,6 +104,10 @@ static tt_status complete(tt_run *run, const tt_nonfinite *first, const char *pa
         tt_answer *one = &found->items[i];
         tt_answers_set_code(notes, one, run);
         if (one->kind != TT_ANSWER_ORIGIN) {
+            const char *position =
+                one->rank_count == 1 ? tt_answers_position(notes, run, one->ranks[0]) : "";
+            if (*position != '\0')
+                one->sentence = tt_answers_text(notes, "%s (%s)", one->sentence, position);
             add_commands(notes, word, one);
             continue;
         }
@@ -106,51 +121,95 @@ static tt_status complete(tt_run *run, const tt_nonfinite *first, const char *pa
         tt_answers_put(notes, &skipped);
     }
     tt_origin_rest(run, first, notes);
+    if (q->joined == NULL && run->taps[0]->rank != run->taps[run->count - 1]->rank)
+        tt_answers_put(notes,
+                       &TT_ANSWER(NOTE, NOTE, .rule = "unplaced",
+                                  .sentence = "the run does not say where its tensors belong: each "
+                                              "rank was looked at alone"));
     tt_verdict_note_unchecked(found);
     return st < 0 ? st : tt_fail_plain(err, notes->st);
+}
+
+/* Reads a run, as it was opened or joined.  seen: what was read of it before; NULL: it is not kept. */
+static tt_status inquire(tt_run *run, const char *allow, tt_histories **seen, inquiry *out, tt_error *err)
+{
+    tt_error why;
+    out->run = tt_run_parts(run);
+    out->joined = run;
+    tt_status st = TT_OK;
+    if (out->run == run)
+        st = tt_run_join(run, &out->own, &why);
+    if (st != TT_OK && st != TT_EMISMATCH) {
+        *err = why;
+        return st;
+    }
+    out->joined = out->run != run ? run : out->own;
+    st = tt_histories_read(seen != NULL ? seen : &out->histories, out->run, out->joined, err);
+    if (st == TT_OK && seen != NULL)
+        out->histories = *seen;
+    if (st == TT_OK && out->joined != NULL)
+        st = tt_fail_plain(err, tt_replicas_find(out->run, &out->replicas));
+    return st == TT_OK ? tt_run_nonfinite(out->run, allow, &out->first, err) : st;
+}
+
+static void end_inquiry(inquiry *q, bool keeps_histories)
+{
+    if (!keeps_histories)
+        tt_histories_free(q->histories);
+    tt_replicas_free(&q->replicas);
+    tt_run_close(q->own);
+}
+
+static tt_evidence evidence_of(const inquiry *q)
+{
+    const tt_histories *h = q->histories;
+    return (tt_evidence){ .histories = h->files,
+                          .history_count = h->count,
+                          .ranks = h->is_joined ? h->ranks : h->files,
+                          .rank_count = h->is_joined ? h->rank_count : h->count,
+                          .replicas = h->is_joined ? &q->replicas : NULL,
+                          .origin = &q->first };
 }
 
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err)
 {
     const tt_health_options none = { 0 };
     options = options != NULL ? options : &none;
-    tt_histories *own = NULL, *good = NULL; /* owned */
-    tt_histories **seen = options->seen != NULL ? options->seen : &own;
+    inquiry q = { 0 }, good = { 0 };
     tt_findings *usual = NULL, *found = NULL; /* owned */
-    tt_nonfinite first, good_first;
     tt_status st = check_ids(options->select, "select", err);
     if (st == TT_OK)
         st = check_ids(options->ignore, "ignore", err);
     if (st == TT_OK)
-        st = tt_histories_read(seen, run, err);
-    if (st == TT_OK)
-        st = tt_run_nonfinite(run, options->allow, &first, err);
+        st = inquire(run, options->allow, options->seen, &q, err);
     if (st == TT_OK && options->baseline != NULL) {
-        st = tt_histories_read(&good, options->baseline, err);
-        if (st == TT_OK)
-            st = tt_run_nonfinite(options->baseline, options->allow, &good_first, err);
-        if (st == TT_OK)
-            st = tt_fail_plain(
-                err, tt_findings_make(good->files, good->count, &good_first, NULL, NULL, &usual));
+        st = inquire(options->baseline, options->allow, NULL, &good, err);
+        if (st == TT_OK) {
+            const tt_evidence of_good = evidence_of(&good);
+            st = tt_fail_plain(err, tt_findings_make(&of_good, &usual));
+        }
     }
-    if (st == TT_OK)
-        st = tt_fail_plain(err, tt_findings_make((*seen)->files, (*seen)->count, &first,
-                                                 good != NULL ? good->files : NULL, usual, &found));
+    if (st == TT_OK) {
+        tt_evidence evidence = evidence_of(&q);
+        evidence.baseline = good.histories != NULL ? good.histories->files : NULL;
+        evidence.usual = usual;
+        st = tt_fail_plain(err, tt_findings_make(&evidence, &found));
+    }
     if (st == TT_OK) {
         leave_asked_for(found, options);
-        for (int32_t i = 0; i < (*seen)->count; i++)
-            found->unread += (*seen)->files[i].unread;
-        st = tt_fail_plain(err, tt_findings_judge(found, tt_run_totals(run).stopped));
+        for (int32_t i = 0; i < q.histories->count; i++)
+            found->unread += q.histories->files[i].unread;
+        st = tt_fail_plain(err, tt_findings_judge(found, tt_run_totals(q.run).stopped));
     }
     if (st == TT_OK)
-        st = complete(run, &first, options->path, found, err);
+        st = complete(&q, options->path, found, err);
     if (st == TT_OK) {
         *out = found;
         found = NULL;
     }
     tt_findings_free(found);
-    tt_histories_free(own);
-    tt_histories_free(good);
+    end_inquiry(&q, options->seen != NULL);
+    end_inquiry(&good, false);
     tt_findings_free(usual);
     return st;
 }
@@ -218,7 +277,10 @@ static bool is_new(tt_checker *checker, const tt_answer *found)
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
     tt_findings *p;
-    tt_status st = tt_findings_make(&checker->history, 1, NULL, NULL, NULL, &p);
+    const tt_evidence evidence = {
+        .histories = &checker->history, .history_count = 1, .ranks = &checker->history, .rank_count = 1
+    };
+    tt_status st = tt_findings_make(&evidence, &p);
     if (st < 0)
         return tt_fail_plain(err, st);
     size_t kept = 0;

@@ -93,6 +93,7 @@ typedef struct tt_course {
     const char *class_name; /* of the module; NULL: unknown or none */
     tt_course_kind kind;
     int32_t site, subject, pattern; /* numbers in the history */
+    int32_t rank;                   /* of a joined run: the only one that has it; else -1 */
     int32_t ndim, dtype;            /* -1: unknown */
     int64_t elements;
     int64_t read; /* points of the file that have been read */

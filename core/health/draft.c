@@ -106,6 +106,23 @@ void tt_case_number(tt_case *c, const char *name, double value)
     tt_answer_number(&c->found, name, value);
 }
 
+void tt_case_ranks(tt_case *c, const int32_t *ranks, size_t count)
+{
+    c->ranks = ranks;
+    c->rank_count = count;
+}
+
+/* The rank that a finding is about, if its rule does not name others; -1: the whole job. */
+static int32_t rank_of(const tt_case *c)
+{
+    int32_t rank = c->suspect_count > 0 ? c->suspects[0]->rank : -1;
+    if (!tt_case_is_joined(c))
+        return c->draft->has_ranks ? c->history->rank : -1;
+    for (size_t i = 1; i < c->suspect_count; i++)
+        rank = c->suspects[i]->rank == rank ? rank : -1;
+    return rank;
+}
+
 /* Returns a copy that lives as long as the finding. */
 static const char *keep(tt_case *c, const char *text)
 {
@@ -168,7 +185,11 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     answer->site_count = c->suspect_count;
     answer->sentence = keep(c, text);
     answer->place = keep(c, tt_case_place(c));
-    tt_answers_set_ranks(owner, answer, &c->history->rank, d->has_ranks);
+    int32_t rank = rank_of(c);
+    if (c->ranks != NULL)
+        tt_answers_set_ranks(owner, answer, c->ranks, c->rank_count);
+    else
+        tt_answers_set_ranks(owner, answer, &rank, rank >= 0);
     int32_t *sites = tt_answers_alloc(owner, (c->suspect_count + 1) * sizeof *sites);
     const char **names = tt_answers_alloc(owner, (c->suspect_count + 1) * sizeof *names);
     if (owner->st < 0)
@@ -186,6 +207,7 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
         d->candidates[d->count++] = found;
     c->suspect_count = c->found.number_count = 0;
     c->is_of_run = false;
+    c->ranks = NULL;
     c->remedy = c->hides = NULL;
 }
 
@@ -279,22 +301,18 @@ static void join_ranks(tt_draft *d, size_t from)
 }
 
 /* Runs one rule over all files. */
-static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
-                       const tt_nonfinite *origin, const tt_history *baseline)
+static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_evidence *evidence)
 {
-    tt_case c = { .rule = rule,
-                  .found = { .rule = rule->id, .call = -1 },
-                  .histories = histories,
-                  .history_count = count,
-                  .origin = origin,
-                  .baseline = baseline,
-                  .draft = d };
+    tt_case c = {
+        .rule = rule, .found = { .rule = rule->id, .call = -1 }, .evidence = evidence, .draft = d
+    };
     tt_findings *p = &d->public;
     size_t before = d->count;
-    for (int32_t i = 0; i < count && c.st == TT_OK; i++) {
-        c.history = &histories[i];
+    for (int32_t i = 0; i < evidence->history_count && c.st == TT_OK; i++) {
+        c.history = &evidence->histories[i];
         rule->find(&c);
         c.suspect_count = c.found.number_count = 0;
+        c.ranks = NULL;
         c.remedy = c.hides = NULL;
     }
     join_ranks(d, before);
@@ -387,9 +405,10 @@ static tt_status settle(tt_draft *d, const tt_findings *baseline)
     return TT_OK;
 }
 
-tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,
-                           const tt_history *good, const tt_findings *usual, tt_findings **out)
+tt_status tt_findings_make(const tt_evidence *evidence, tt_findings **out)
 {
+    const tt_history *files = evidence->histories;
+    const int32_t count = evidence->history_count;
     tt_draft *draft = calloc(1, sizeof *draft);
     if (draft == NULL)
         return TT_ENOMEM;
@@ -399,9 +418,9 @@ tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonf
     draft->seen = tt_seen_of(files, count);
     draft->public.verdict = "";
     for (size_t i = 0; st == TT_OK && tt_rule_at(i) != NULL; i++)
-        st = apply(draft, tt_rule_at(i), files, count, origin, good);
+        st = apply(draft, tt_rule_at(i), evidence);
     if (st == TT_OK)
-        st = settle(draft, usual);
+        st = settle(draft, evidence->usual);
     if (st == TT_OK)
         *out = &draft->public;
     else

@@ -24,8 +24,9 @@ static double size_of(const tt_case *c, const tt_course *course)
     if (!tt_course_is_weight(course))
         return 0;
     double size = tt_course_is_warm(course) ? tt_course_median(course) : 0;
-    for (int32_t i = 0; i < c->history_count && is_sharded(c, course); i++) {
-        const tt_course *part = tt_history_find(&c->histories[i], TT_COURSE_GRADIENT, course->tail, "");
+    const tt_evidence *e = c->evidence;
+    for (int32_t i = 0; i < e->history_count && e->history_count > 1 && is_sharded(c, course); i++) {
+        const tt_course *part = tt_history_find(&e->histories[i], TT_COURSE_GRADIENT, course->tail, "");
         if (tt_course_is_warm(part) && tt_course_median(part) > size)
             size = tt_course_median(part);
     }
@@ -35,7 +36,7 @@ static double size_of(const tt_case *c, const tt_course *course)
 /* A rank that is seen alone, while it trains, does not know the other parts. */
 static bool is_whole(const tt_case *c, const tt_course *course)
 {
-    return c->history_count > 1 || !is_sharded(c, course);
+    return tt_case_is_joined(c) || c->evidence->history_count > 1 || !is_sharded(c, course);
 }
 
 static void find(tt_case *c)

@@ -27,10 +27,14 @@ void tt_history_free(tt_history *h)
 
 void tt_histories_free(tt_histories *histories)
 {
-    for (int32_t i = 0; histories != NULL && i < histories->count; i++)
+    if (histories == NULL)
+        return;
+    for (int32_t i = 0; i < histories->count; i++)
         tt_history_free(&histories->files[i]);
-    if (histories != NULL)
-        free(histories->files);
+    for (int32_t i = 0; i < histories->rank_count; i++)
+        tt_history_free(&histories->ranks[i]);
+    free(histories->files);
+    free(histories->ranks);
     free(histories);
 }
 
@@ -66,7 +70,9 @@ tt_course *tt_history_course(tt_history *h, int32_t site, const char *name)
     if ((size_t)site < h->by_site_cap && h->by_site[site] != 0)
         return &h->courses[h->by_site[site] - 1];
     size_t had = h->by_site_cap;
-    tt_course c = { .site = site, .ndim = -1, .dtype = -1, .marked_step = -1, .last_skipped_step = -1 };
+    tt_course c = {
+        .site = site, .rank = -1, .ndim = -1, .dtype = -1, .marked_step = -1, .last_skipped_step = -1
+    };
     const char *tail;
     c.kind = tt_course_kind_of(name, &tail);
     tt_status st = tt_grow(&h->by_site, &h->by_site_cap, (size_t)site + 1, sizeof *h->by_site);

@@ -34,17 +34,22 @@ typedef struct tt_history {
     bool is_round_over;             /* backward() has been called in it */
     const char *allow;              /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
     int64_t unread;                 /* points that are damaged */
+    int32_t unjoined;               /* sites that ranks have parts of which could not be joined */
     int32_t modules;                /* of the file that were read */
     const char *stopped;            /* borrowed; the exception that ended the process; NULL: none */
     const char *gaps[TT_GAPS_MOST]; /* borrowed; notes: "66 tensors could not be read: wrapper" */
     int32_t gap_count;
 } tt_history;
 
-/* Of every file of a run. */
+/* Of every file of a run; of one that is joined there is one, of the whole job. */
 struct tt_histories {
     tt_history *files; /* owned */
     int32_t count;
     size_t cap;
+    bool is_joined;
+    tt_history *ranks; /* owned; joined: the losses of each file */
+    int32_t rank_count;
+    size_t rank_cap;
 };
 
 tt_status tt_history_create(int32_t rank, tt_history *out);
@@ -62,8 +67,9 @@ const tt_course *tt_history_find(const tt_history *history, tt_course_kind kind,
 
 /* read.c: points into courses, from the file and from the program. */
 /* Reads the points of a run that have not been read; *histories is made if it is NULL.  Points that
- * cannot be read because the file is damaged are left out. */
-tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_error *err);
+ * cannot be read because the file is damaged are left out.  joined: the same run with its ranks joined, of which
+ * everything is read again; NULL: it cannot be joined. */
+tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_run *joined, tt_error *err);
 /* Takes in one event. */
 void tt_history_see(tt_history *history, tt_course *course, const tt_event *event);
 

@@ -24,11 +24,12 @@ typedef struct first {
 /* As `tensortap nan` finds it. */
 static first read_first(const tt_case *c, const tt_nonfinite *origin)
 {
-    first f = { .where = c->histories };
-    if (origin->site < 0 || origin->point.is_skipped || origin->file >= c->history_count)
+    const tt_evidence *e = c->evidence;
+    first f = { .where = e->histories };
+    if (origin->site < 0 || origin->point.is_skipped || origin->file >= e->rank_count)
         return f;
     f.origin = tt_origin_of(origin, NULL);
-    f.where = &c->histories[origin->file];
+    f.where = tt_case_is_joined(c) ? c->history : &e->histories[origin->file];
     for (const tt_course *at = NULL; f.course == NULL && (at = tt_history_next(f.where, at)) != NULL;)
         f.course = at->site == origin->site ? at : NULL;
     return f;
@@ -101,12 +102,15 @@ static void find(tt_case *c)
     c->has_data = true;
     if (!tt_case_is_first(c))
         return;
-    first f = c->origin != NULL ? read_first(c, c->origin) : find_first(c);
+    const tt_nonfinite *origin = c->evidence->origin;
+    first f = origin != NULL ? read_first(c, origin) : find_first(c);
     if (f.course == NULL)
         return;
     tt_buf sentence = { 0 };
     f.origin.name = f.course->name;
     c->history = f.where;
+    if (origin != NULL && c->evidence->rank_count > 1)
+        tt_case_ranks(c, &c->evidence->ranks[origin->file].rank, 1);
     c->found.kind = TT_ANSWER_ORIGIN;
     tt_case_add(c, f.course);
     tt_case_number(c, "nan", (double)f.origin.nan);

@@ -3,6 +3,7 @@
 #include "health/rule.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 TT_RULE(rank_stands_out, "rank-stands-out", WARNING, /* looks at */ "a loss of several ranks",
         "The loss of one rank is several times that of the others.",
@@ -14,18 +15,21 @@ enum { FEWEST = 3 };         /* ranks: of two nobody can say which is right */
 
 static void find(tt_case *c)
 {
-    enum { MOST = 256 };
     c->has_data = true;
-    if (!tt_case_is_first(c) || c->history_count < FEWEST)
+    const tt_evidence *e = c->evidence;
+    if (!tt_case_is_first(c) || e->rank_count < FEWEST)
         return;
+    double *levels = calloc((size_t)e->rank_count, sizeof *levels); /* owned */
+    double *sorted = calloc((size_t)e->rank_count, sizeof *sorted); /* owned */
+    int32_t *ranks = calloc((size_t)e->rank_count, sizeof *ranks);  /* owned */
+    c->st = levels != NULL && sorted != NULL && ranks != NULL ? c->st : TT_ENOMEM;
     TT_EACH_LOSS(c, course) {
-        double levels[MOST], sorted[MOST];
-        int32_t ranks[MOST], count = 0;
-        for (int32_t i = 0; i < c->history_count && count < MOST; i++) {
-            const tt_course *twin = tt_history_find(&c->histories[i], TT_COURSE_LOSS, course->tail, "");
+        int32_t count = 0;
+        for (int32_t i = 0; c->st == TT_OK && i < e->rank_count; i++) {
+            const tt_course *twin = tt_history_find(&e->ranks[i], TT_COURSE_LOSS, course->tail, "");
             if (!tt_course_is_warm(twin))
                 continue;
-            ranks[count] = c->histories[i].rank;
+            ranks[count] = e->ranks[i].rank;
             levels[count] = sorted[count] = tt_course_median(twin);
             count++;
         }
@@ -37,6 +41,7 @@ static void find(tt_case *c)
             if (!is_far || typical == 0)
                 continue;
             tt_case_add(c, course);
+            tt_case_ranks(c, &ranks[i], 1);
             tt_case_number(c, "rank", ranks[i]);
             tt_case_number(c, "loss", levels[i]);
             tt_case_number(c, "typical", typical);
@@ -45,4 +50,7 @@ static void find(tt_case *c)
                         tt_case_text(c, typical));
         }
     }
+    free(levels);
+    free(sorted);
+    free(ranks);
 }

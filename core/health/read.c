@@ -172,10 +172,14 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
 static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *h)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
-    tt_course *c =
-        row != NULL && row->stored > 0 ? tt_history_course(h, site, tt_run_site_name(run, site)) : NULL;
+    const tt_joined_site *joined = tt_run_joined(run, site);
+    bool has_points = (row != NULL && row->stored > 0) || (joined != NULL && joined->ranks > 0);
+    tt_course *c = has_points ? tt_history_course(h, site, tt_run_site_name(run, site)) : NULL;
     if (c == NULL)
-        return row != NULL && row->stored > 0 ? TT_ENOMEM : TT_OK;
+        return has_points ? TT_ENOMEM : TT_OK;
+    if (joined != NULL && joined->ranks == 1)
+        c->rank = joined->rank;
+    h->unjoined += joined != NULL && joined->points == 0;
     for (uint32_t k = tt_index_from(row, c->read); k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
@@ -210,14 +214,47 @@ static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
     return st;
 }
 
-tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_error *err)
+/* Makes room for so many histories; those that are there stay. */
+static tt_status extend(tt_history **all, int32_t *count, size_t *cap, const tt_run *run)
+{
+    tt_status st = tt_grow(all, cap, (size_t)run->count, sizeof **all);
+    for (; st == TT_OK && *count < run->count; ++*count)
+        st = tt_history_create(run->taps[*count]->rank, &(*all)[*count]);
+    return st;
+}
+
+/* Reads the whole tensors, and of each rank its losses.  What a rank lacked may be there now: everything is read again. */
+static tt_status read_joined(tt_histories *all, tt_run *run, tt_run *joined)
+{
+    for (int32_t i = 0; i < all->count; i++)
+        tt_history_free(&all->files[i]);
+    all->count = 0;
+    all->is_joined = true;
+    tt_status st = extend(&all->files, &all->count, &all->cap, joined);
+    if (st == TT_OK)
+        all->files[0].rank = -1;
+    if (st == TT_OK)
+        st = read_file(joined, 0, &all->files[0]);
+    if (st == TT_OK)
+        all->files[0].stopped = tt_run_totals(run).stopped;
+    if (st == TT_OK)
+        st = extend(&all->ranks, &all->rank_count, &all->rank_cap, run);
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
+        const char *tail;
+        bool is_loss = tt_course_kind_of(tt_run_site_name(run, site), &tail) == TT_COURSE_LOSS;
+        for (int32_t file = 0; st == TT_OK && is_loss && file < run->count; file++)
+            st = read_site(run, file, site, &all->ranks[file]);
+    }
+    return st;
+}
+
+tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_run *joined, tt_error *err)
 {
     tt_histories *all = *histories = *histories != NULL ? *histories : calloc(1, sizeof *all);
-    tt_status st =
-        all != NULL ? tt_grow(&all->files, &all->cap, (size_t)run->count, sizeof *all->files) : TT_ENOMEM;
-    for (; st == TT_OK && all->count < run->count; all->count++)
-        st = tt_history_create(run->taps[all->count]->rank, &all->files[all->count]);
-    for (int32_t file = 0; st == TT_OK && file < run->count; file++)
+    tt_status st = all == NULL      ? TT_ENOMEM
+                   : joined != NULL ? read_joined(all, run, joined)
+                                    : extend(&all->files, &all->count, &all->cap, run);
+    for (int32_t file = 0; st == TT_OK && joined == NULL && file < run->count; file++)
         st = read_file(run, file, &all->files[file]);
     if (st < 0) { /* a file may have been read in part */
         tt_histories_free(all);

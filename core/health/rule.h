@@ -10,6 +10,7 @@
 
 #include "health/history.h"
 #include "report/answer.h"
+#include "store/replicas.h"
 
 /* In the order of the report, within a severity: causes before what follows from them. */
 #define TT_RULES(X)             \
@@ -56,18 +57,29 @@ TT_RULES(X)
                                      .hides = (hides_),                   \
                                      .find = find };
 
-typedef struct tt_case {
-    const tt_history *history;   /* of one file ... */
-    const tt_history *histories; /* ... of all */
+/* What the rules look at. */
+typedef struct tt_evidence {
+    const tt_history *histories; /* of each file; of joined ranks one */
     int32_t history_count;
-    const tt_history *baseline; /* NULL: none */
-    const tt_nonfinite *origin; /* the first NaN or Inf of the run; NULL: it is being written */
+    const tt_history *ranks; /* of each file, at least its losses */
+    int32_t rank_count;
+    const tt_replicas *replicas; /* NULL: the run does not say which ranks are */
+    const tt_nonfinite *origin;  /* the first NaN or Inf of the run; NULL: it is being written */
+    const tt_history *baseline;  /* a good run; NULL: none */
+    const tt_findings *usual;    /* ... and what was found in it */
+} tt_evidence;
+
+typedef struct tt_case {
+    const tt_evidence *evidence;
+    const tt_history *history;  /* of one file of it, or of all ranks joined */
     struct tt_draft *draft;     /* what is found goes there */
     const tt_course **suspects; /* owned; of the finding that is being made */
     size_t suspect_count, suspect_cap;
     const tt_rule *rule;
-    tt_answer found; /* the finding that is being made: kind, rule, steps of the suspects, numbers */
-    bool is_of_run;  /* it is about the whole run, whatever its suspects */
+    tt_answer found;      /* the finding that is being made: kind, rule, steps of the suspects, numbers */
+    bool is_of_run;       /* it is about the whole run, whatever its suspects */
+    const int32_t *ranks; /* that the finding is about; NULL: that of the history */
+    size_t rank_count;
     /* Of the finding that is being made; NULL: those of the rule.  One that hides more stands above others. */
     const char *remedy, *hides;
     bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
@@ -88,10 +100,17 @@ bool tt_course_is_logged_loss(const tt_course *course);
 /* Does the case have the first of several files?  Then a rule that compares ranks runs. */
 static inline bool tt_case_is_first(const tt_case *c)
 {
-    return c->history == c->histories;
+    return c->history == c->evidence->histories;
+}
+/* Are its tensors whole, put together from those of all ranks? */
+static inline bool tt_case_is_joined(const tt_case *c)
+{
+    return c->history->rank < 0 && c->evidence->rank_count > 1;
 }
 void tt_case_add(tt_case *c, const tt_course *course);
 void tt_case_number(tt_case *c, const char *name, double value);
+/* Says which ranks the finding is about; they are read when it is said. */
+void tt_case_ranks(tt_case *c, const int32_t *ranks, size_t count);
 /* Sets the steps that the finding is about; else they are those of the courses that were added. */
 void tt_case_steps(tt_case *c, int64_t first, int64_t last);
 /* Makes a finding of the courses and numbers that were added; nothing if there is no course, unless is_of_run.
@@ -131,10 +150,8 @@ double tt_case_rate(const tt_case *c, int64_t step);
 /* Says what the findings that were asked for come to: sets verdict and is_healthy, and notes which rules were not
  * checked.  stopped: the exception that ended the program; NULL: none. */
 tt_status tt_findings_judge(tt_findings *findings, const char *stopped);
-/* Runs all rules over the files of a run.  origin: its first NaN or Inf; NULL: it is being written.
- * good, usual: a good run, and what was found in it; or NULL. */
-tt_status tt_findings_make(const tt_history *files, int32_t count, const tt_nonfinite *origin,
-                           const tt_history *good, const tt_findings *usual, tt_findings **out);
+/* Runs all rules. */
+tt_status tt_findings_make(const tt_evidence *evidence, tt_findings **out);
 
 /* modes.c: which modules of a model differ between training and evaluation. */
 /* "it has dropout"; NULL: the mode makes no difference to the model at this path. */

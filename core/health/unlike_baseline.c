@@ -14,11 +14,11 @@ static void find(tt_case *c)
     static const tt_course_kind kinds[] = { TT_COURSE_LOSS, TT_COURSE_ACTIVATION, TT_COURSE_GRADIENT,
                                             TT_COURSE_PARAMETER };
     c->has_data = true; /* nobody misses it without --baseline */
-    for (size_t k = 0; c->baseline != NULL && k < sizeof kinds / sizeof *kinds; k++) {
+    for (size_t k = 0; c->evidence->baseline != NULL && k < sizeof kinds / sizeof *kinds; k++) {
         double worst = 1, size = 0, low = 0, high = 0;
         const tt_course *course = NULL;
         while ((course = tt_case_next(c, kinds[k], course)) != NULL) {
-            const tt_course *good = tt_history_find(c->baseline, kinds[k], course->tail, "");
+            const tt_course *good = tt_history_find(c->evidence->baseline, kinds[k], course->tail, "");
             bool is_bias = kinds[k] == TT_COURSE_GRADIENT && !tt_course_is_weight(course);
             if (!tt_course_is_warm(course) || !tt_course_is_warm(good) || is_bias || good->lowest <= 0)
                 continue;

@@ -56,11 +56,10 @@ tt_seen tt_seen_of(const tt_history *files, int32_t count)
     for (int32_t i = 0; i < count; i++) {
         for (int32_t k = 0; k < files[i].count; k++) {
             const tt_course *course = &files[i].courses[k];
-            if (course->points + course->eval_points == 0)
-                continue;
+            bool is_empty = course->points + course->eval_points == 0; /* its parts could not be joined */
             bool is_state = course->kind == TT_COURSE_STATE;
             bool is_held = is_state && ((int)course->latest & TT_STATE_IS_OPTIMIZED) != 0;
-            seen.kinds |=
+            *(is_empty ? &seen.unjoined_kinds : &seen.kinds) |=
                 course->kind == TT_COURSE_RATE || is_held                            ? TT_SEEN_OPTIMIZER
                 : course->kind == TT_COURSE_LOSS || tt_course_is_logged_loss(course) ? TT_SEEN_LOSS
                 : course->kind == TT_COURSE_ACTIVATION || course->kind == TT_COURSE_BATCH ? TT_SEEN_MODEL
@@ -73,6 +72,7 @@ tt_seen tt_seen_of(const tt_history *files, int32_t count)
         }
         for (int32_t k = 0; k < files[i].gap_count; k++)
             add_gap(&seen, files[i].gaps[k]);
+        seen.unjoined += files[i].unjoined;
     }
     seen.steps = last >= first ? last - first + 1 : 0;
     return seen;
@@ -82,7 +82,8 @@ const char *tt_seen_reason(const tt_seen *seen, const tt_rule *rule)
 {
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
         if (has_any(rule->needs, causes[i].needs) && (seen->kinds & causes[i].without) == 0)
-            return causes[i].reason;
+            return (seen->unjoined_kinds & causes[i].without) != 0 ? "parts that could not be joined"
+                                                                   : causes[i].reason;
     return NULL;
 }
 
@@ -138,10 +139,18 @@ static void say_found(const tt_findings *findings, tt_buf *out)
         (void)tt_buf_printf(out, "%zu warning%s", warnings, warnings == 1 ? "" : "s");
 }
 
+static bool has_gaps(const tt_seen *seen)
+{
+    return seen->gap_count > 0 || seen->unjoined > 0;
+}
+
 static void say_gaps(const tt_seen *seen, tt_buf *out)
 {
     for (int32_t i = 0; i < seen->gap_count; i++)
         (void)tt_buf_printf(out, "; %.200s", seen->gaps[i]);
+    if (seen->unjoined > 0)
+        (void)tt_buf_printf(out, "; %d site%s not looked at: the ranks' parts could not be joined",
+                            (int)seen->unjoined, seen->unjoined == 1 ? "" : "s");
 }
 
 static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, tt_buf *out)
@@ -166,11 +175,11 @@ static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, 
 tt_status tt_verdict_make(tt_findings *findings, const tt_seen *seen, tt_buf *out)
 {
     bool is_seen =
-        seen->steps >= ENOUGH && seen->stopped == NULL && seen->gap_count == 0 && findings->unread == 0;
+        seen->steps >= ENOUGH && seen->stopped == NULL && !has_gaps(seen) && findings->unread == 0;
     for (size_t i = 0; i < findings->unchecked_count; i++)
         is_seen = is_seen && !is_grave(findings->unchecked[i].reason);
     findings->is_healthy = findings->count == 0 && is_seen;
-    findings->has_gaps = seen->gap_count > 0;
+    findings->has_gaps = has_gaps(seen);
     if (findings->count > 0) {
         say_found(findings, out);
         say_gaps(seen, out);

@@ -21,6 +21,8 @@ typedef struct tt_seen {
     const char *stopped;            /* borrowed; "stopped by ValueError: ..."; NULL: it was not */
     const char *gaps[TT_GAPS_MOST]; /* borrowed; "66 tensors could not be read: wrapper", each once */
     int32_t gap_count;
+    int32_t unjoined;        /* sites that no rule saw: their parts could not be joined ... */
+    unsigned unjoined_kinds; /* ... TT_SEEN_ */
 } tt_seen;
 
 tt_seen tt_seen_of(const tt_history *files, int32_t count);

@@ -168,6 +168,41 @@ const char *tt_answers_run(tt_answers *answers, const tt_run *run, const char *p
     return tt_answers_word(answers, tt_answers_take(answers, &folder));
 }
 
+/* A fact that a rank's file says of itself; NULL: it does not. */
+static const char *find_info(const tt_tap *tap, const char *key)
+{
+    for (int32_t i = 0; i < tap->info_count; i++)
+        if (strcmp(tap->info[2 * i], key) == 0)
+            return tap->info[2 * i + 1];
+    return NULL;
+}
+
+const char *tt_answers_position(tt_answers *answers, const tt_run *run, int32_t rank)
+{
+    const tt_tap *tap = NULL;
+    const tt_mesh *widest = NULL;
+    tt_buf text = { 0 };
+    for (int32_t f = 0; f < run->count && tap == NULL; f++)
+        tap = run->taps[f]->rank == rank ? run->taps[f] : NULL;
+    for (int32_t i = 0; tap != NULL && i < tap->mesh_count; i++)
+        if (widest == NULL || tap->meshes[i].mesh.ndim > widest->ndim)
+            widest = &tap->meshes[i].mesh;
+    const char *host = tap != NULL ? find_info(tap, "host") : NULL,
+               *world = tap != NULL ? find_info(tap, "world_size") : NULL;
+    bool has_ranks = run->taps[0]->rank != run->taps[run->count - 1]->rank;
+    if (!has_ranks || (host == NULL && widest == NULL))
+        return "";
+    (void)tt_buf_printf(&text, "rank %d", (int)rank);
+    if (world != NULL)
+        (void)tt_buf_printf(&text, " of %.20s", world);
+    if (host != NULL)
+        (void)tt_buf_printf(&text, ", host %.100s", host);
+    for (int32_t d = 0; widest != NULL && d < widest->ndim; d++)
+        if (*widest->name[d] != '\0')
+            (void)tt_buf_printf(&text, ", %s %d", widest->name[d], (int)widest->coordinate[d]);
+    return tt_answers_take(answers, &text);
+}
+
 bool tt_answers_find_blackbox(tt_answers *answers, const tt_run *run, int64_t *step)
 {
     tt_buf folder = { 0 };

@@ -34,6 +34,9 @@ void tt_answers_next(tt_answers *answers, tt_answer *of, const char *format, ...
     __attribute__((format(printf, 3, 4)));
 /* How commands call a run: path, or if that is NULL its folder; as a word of a shell. */
 const char *tt_answers_run(tt_answers *answers, const tt_run *run, const char *path);
+/* "rank 37 of 512, host n04, dp 4, tp 5", as far as its file says so; "": nothing, or the run has one
+ * rank. */
+const char *tt_answers_position(tt_answers *answers, const tt_run *run, int32_t rank);
 /* Has the run a black box, and of which step is the first? */
 bool tt_answers_find_blackbox(tt_answers *answers, const tt_run *run, int64_t *step);
 

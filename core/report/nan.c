@@ -397,6 +397,10 @@ tt_status tt_origin_answer(tt_run *run, const tt_nonfinite *n, const char *path,
     int64_t step;
     (void)tt_origin_say(&origin, &sentence);
     (void)put_birth(run, n, &detail);
+    (void)tt_run_file_get(run, n->file, &file);
+    const char *position = tt_answers_position(among, run, file.rank);
+    if (*position != '\0')
+        (void)tt_buf_printf(&detail, "\n%s", position);
     if (hint_of(n) != NULL)
         (void)tt_buf_printf(&detail, "\n%s", hint_of(n));
     out->sentence = tt_answers_take(among, &sentence);
@@ -410,7 +414,6 @@ tt_status tt_origin_answer(tt_run *run, const tt_nonfinite *n, const char *path,
     tt_answer_number(out, "nan", (double)origin.nan);
     tt_answer_number(out, "inf", (double)origin.inf);
     tt_answer_number(out, "sites", (double)origin.sites);
-    (void)tt_run_file_get(run, n->file, &file);
     tt_answers_set_ranks(among, out, &file.rank, run->taps[0]->rank != run->taps[run->count - 1]->rank);
     const char *word = tt_answers_run(among, run, path);
     tt_answers_next(among, out, "tensortap stats %s %s", word, tt_answers_word(among, origin.name));

@@ -99,6 +99,7 @@ typedef struct holding {
     tt_point point;
     const tt_placement *placement; /* NULL: none */
     const tt_mesh *mesh;
+    uint64_t grid;  /* of the mesh */
     int64_t number; /* of its class, in the order of the mesh */
     const entry *from;
 } holding;
@@ -122,14 +123,10 @@ static bool is_alike(const holding *a, const holding *b)
 {
     if (a->mesh->ndim != b->mesh->ndim || a->placement->ndim != b->placement->ndim)
         return false;
-    int64_t ranks = 1;
-    for (int32_t d = 0; d < a->mesh->ndim; d++) {
-        if (a->mesh->size[d] != b->mesh->size[d] ||
-            a->placement->on[d].spread != b->placement->on[d].spread)
+    for (int32_t d = 0; d < a->mesh->ndim; d++)
+        if (a->placement->on[d].spread != b->placement->on[d].spread)
             return false;
-        ranks *= a->mesh->size[d];
-    }
-    return memcmp(a->mesh->ranks, b->mesh->ranks, (size_t)ranks * sizeof *a->mesh->ranks) == 0;
+    return a->grid == b->grid;
 }
 
 /* Finds the class of a rank and the number of classes; false: its placement does not tell.  Along an axis of
@@ -334,6 +331,13 @@ static bool is_possible(const tt_stats *s)
            s->zeros <= s->count;
 }
 
+/* Is it a ratio that each rank computes of its own part?  That of the whole is about their mean. */
+static bool is_of_part(const char *name)
+{
+    static const char update[] = "tensortap/update/", silent[] = "tensortap/silent/";
+    return strncmp(name, update, strlen(update)) == 0 || strncmp(name, silent, strlen(silent)) == 0;
+}
+
 /* Joins what ranks hold of one step and call. */
 static outcome join(const gathering *g, holding *all, size_t count, const holding **parts, size_t room,
                     whole *out)
@@ -347,10 +351,12 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
             return PARTIAL;
     }
     if (!is_placed) { /* a number that the program logged, or a run of an older version */
-        out->is_unplaced = count > 1;
-        out->is_unequal = !are_equal(all, count);
-        parts[0] = &all[0];
-        combine(g, parts, 1, out);
+        bool is_share = is_of_part(tt_run_site_name(g->run, g->site));
+        out->is_unplaced = count > 1 && !is_share;
+        out->is_unequal = !is_share && !are_equal(all, count);
+        for (size_t i = 0; i < count; i++)
+            parts[i] = &all[i];
+        combine(g, parts, is_share ? (int64_t)count : 1, out);
         return JOINED;
     }
     for (size_t i = 0; i < count; i++)
@@ -571,7 +577,10 @@ static size_t hold(const gathering *g, const entry *from, size_t count, holding 
         int32_t file = g->parts[from[i].part].file;
         tt_points_get(&g->parts[from[i].part].points, from[i].i, &h->point);
         h->placement = tt_run_placement(g->run, file, g->site, from->step);
-        h->mesh = h->placement != NULL ? tt_run_mesh(g->run, file, h->placement->mesh) : NULL;
+        const tt_known_mesh *known =
+            h->placement != NULL ? tt_run_known_mesh(g->run, file, h->placement->mesh) : NULL;
+        h->mesh = known != NULL ? &known->mesh : NULL;
+        h->grid = known != NULL ? known->grid : 0;
     }
     return held;
 }
@@ -632,6 +641,7 @@ static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
     for (int32_t f = 0; st == TT_OK && f < g.run->count; f++)
         st = read_part(&g, f);
     joined->site[site].ranks = (int32_t)g.part_count;
+    joined->site[site].rank = g.part_count > 0 ? g.run->taps[g.parts[0].file]->rank : -1;
     bool has_norm = is_norm(tt_run_site_name(g.run, site));
     if (st == TT_OK && has_norm && g.part_count > 1)
         st = read_norms(joined, tap, &n);
@@ -778,7 +788,7 @@ static tt_status make_tap(tt_run *parts, tt_run *run)
         const char *name = tt_run_site_name(parts, site);
         int32_t number;
         tap->local[site] = site;
-        join->site[site].first_unequal = -1;
+        join->site[site].first_unequal = join->site[site].rank = -1;
         st = tt_sites_intern(run->sites, name, strlen(name), NULL, &number);
     }
     for (size_t site = (size_t)join->count; st == TT_OK && site < tap->local_cap; site++)
@@ -814,9 +824,20 @@ tt_status tt_run_join(tt_run *parts, tt_run **out, tt_error *err)
     return TT_OK;
 }
 
+static tt_join *join_of(const tt_run *run)
+{
+    return run->count == 1 ? run->taps[0]->join : NULL;
+}
+
+tt_run *tt_run_parts(tt_run *run)
+{
+    tt_join *join = join_of(run);
+    return join != NULL ? join->parts : run;
+}
+
 const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site)
 {
-    tt_join *join = run->count == 1 ? run->taps[0]->join : NULL;
+    tt_join *join = join_of(run);
     if (join == NULL || site < 0 || site >= join->count)
         return NULL;
     tt_join_make(join, run->taps[0], site);

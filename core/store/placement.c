@@ -156,8 +156,10 @@ tt_status tt_mesh_read(tt_tap *tap, tt_cursor *cursor)
     mesh.ranks = ranks;
     tt_status st =
         tt_grow(&tap->meshes, &tap->mesh_cap, (size_t)tap->mesh_count + 1, sizeof *tap->meshes);
+    uint64_t grid = tt_block_hash(mesh.size, (size_t)mesh.ndim * sizeof *mesh.size) ^
+                    tt_block_hash(ranks, (size_t)count * sizeof *ranks);
     if (st == TT_OK)
-        tap->meshes[tap->mesh_count++] = (tt_known_mesh){ .id = id, .mesh = mesh };
+        tap->meshes[tap->mesh_count++] = (tt_known_mesh){ .id = id, .grid = grid, .mesh = mesh };
     return st;
 }
 
@@ -234,12 +236,18 @@ void tt_placements_sort(tt_tap *tap)
 
 /* ---- asked for ----------------------------------------------------------------- */
 
-const tt_mesh *tt_run_mesh(const tt_run *run, int32_t file, uint64_t id)
+const tt_known_mesh *tt_run_known_mesh(const tt_run *run, int32_t file, uint64_t id)
 {
     for (int32_t i = 0; file >= 0 && file < run->count && i < run->taps[file]->mesh_count; i++)
         if (run->taps[file]->meshes[i].id == id)
-            return &run->taps[file]->meshes[i].mesh;
+            return &run->taps[file]->meshes[i];
     return NULL;
+}
+
+const tt_mesh *tt_run_mesh(const tt_run *run, int32_t file, uint64_t id)
+{
+    const tt_known_mesh *known = tt_run_known_mesh(run, file, id);
+    return known != NULL ? &known->mesh : NULL;
 }
 
 const tt_placement *tt_run_placement(const tt_run *run, int32_t file, int32_t site, int64_t step)

@@ -8,7 +8,8 @@
 
 typedef struct tt_known_mesh {
     uint64_t id;
-    tt_mesh mesh; /* its texts and ranks are in the arena, as the boxes of placements */
+    uint64_t grid; /* a hash of sizes and ranks: all ranks of a mesh have the same */
+    tt_mesh mesh;  /* its texts and ranks are in the arena, as the boxes of placements */
 } tt_known_mesh;
 
 typedef struct tt_site_placement {
@@ -72,6 +73,10 @@ bool tt_stop_is_consequence(const char *stopped);
  * -1: none raised. */
 int32_t tt_run_stopped_first(const tt_run *run);
 int32_t tt_run_module_count(const tt_run *run, int32_t file);
+/* The run that a joined one was made of; of any other run itself. */
+tt_run *tt_run_parts(tt_run *run);
+/* The mesh of this id, with its grid; NULL: the file has none. */
+const tt_known_mesh *tt_run_known_mesh(const tt_run *run, int32_t file, uint64_t id);
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */

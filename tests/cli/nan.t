@@ -72,6 +72,7 @@ tensortap stats late activation/layers.1.mlp
 $ make_run rank1-nan ranks; tensortap nan ranks
 2 NaN in activation/layers.0.mlp at step 7, rank 1
 born in the forward pass; everything recorded before it was finite
+rank 1, host example
 point 3 of 36 in the step; 14 of 36 sites have been non-finite since
 
            SITE                           TYPE           MIN     MAX
