@@ -24,6 +24,20 @@ function table(rows) {
             ...rows.map(([key, value]) => el("tr", {}, el("th", {textContent: visible(key, 80)}), el("td", {
                                                textContent: visible(value, 4000)
                                              }))))));
+
+/** "0 to 7, 9"
+ * @param {number[]} ranks */
+function rangesText(ranks) {
+  /** @type {number[][]} */
+  const ranges = [];
+  for (const rank of ranks) {
+    const last = ranges.at(-1);
+    if (last && rank === last[1] + 1)
+      last[1] = rank;
+    else
+      ranges.push([rank, rank]);
+  }
+  return ranges.map(([from, to]) => (to > from ? `${from} to ${to}` : String(from))).join(", ");
 }
 
 export function showAbout() {
@@ -35,7 +49,7 @@ export function showAbout() {
     delete info.argv;
     for (const [key, value] of Object.entries(info)) rows.push([key, value]);
     rows.push(
-        ["ranks", [...new Set(run.ranks)].join(", ")],
+        ["ranks", rangesText([...new Set(run.ranks)])],
         ["size", `${bytesText(run.bytes)}, ${count(run.points)} points`]);
     const cost = 100 * Number(run.cost);
     if (Number.isFinite(cost))

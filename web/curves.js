@@ -43,7 +43,7 @@ export function showCurves() {
   const linesOfName = (name) => {
     const all = names.get(name);
     const lines = all.map((/** @type {any} */ {run, series}, /** @type {number} */ i) => {
-      const ranks = run.facts.ranks, bins = run.numbers;
+      const ranks = run.ranks, bins = run.numbers;
       const label =
           [
             runs.length > 1 ? visible(run.facts.path, 30) : "",

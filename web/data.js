@@ -7,7 +7,8 @@
  *   rule: string|null, sentence: string, detail: string[], remedy: string, code: string, sites: string[], site_count: number,
  *   first_step: number, last_step: number, next: string[],
  *   feeds: {role: "before"|"parameter"|"previous", site: string, step: number, line: string}[]}} Answer
- * @typedef {{path: string, state: string, ranks: number[], bytes: number, points: number,
+ * @typedef {{path: string, state: string, ranks: number[], joined: boolean,
+ *   mesh?: {names: string[], at: number[][]}, bytes: number, points: number,
  *   lost: number, shown: number, alarms: number, info: Object<string, string>, notes: [number, string][],
  *   settings?: [string, string][],
  *   cost?: number|string}} RunFacts
@@ -319,6 +320,9 @@ function moved(from, to, old, stride) {
 export function count(n) { return String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
 export class Run {
+  /** Whose series the page has: each rank's, or one for the whole job. */
+  get ranks() { return this.facts.joined ? this.facts.ranks.slice(0, 1) : this.facts.ranks; }
+
   /** @param {number} number */
   constructor(number) {
     this.number = number;

@@ -90,7 +90,7 @@ function medianOf(values) {
 class Joined {
   /** @param {Run} run @param {number[]} sites */
   constructor(run, sites) {
-    const files = view.file < 0 ? run.facts.ranks.map((_, i) => i) : [view.file];
+    const files = view.file < 0 ? run.ranks.map((_, i) => i) : [view.file];
     this.run = run;
     this.parts = sites.flatMap((site) => files.map((file) => ({site, file, gap: 1, median: NaN})));
     this.n = 0;
@@ -208,7 +208,7 @@ export async function showMap() {
   filter.value = view.mapFilter;
   const unfold = el("button", {type: "button", textContent: "Unfold all"});
   const hasUpdates = run.sites.some((site) => site.name.startsWith(UPDATES));
-  const hasEval = bins.series.some((series) => series.isEval), ranks = run.facts.ranks;
+  const hasEval = bins.series.some((series) => series.isEval), ranks = run.ranks;
   section.append(el(
       "div", {className: "controls"},
       chooser("Show", Object.fromEntries(kinds.map((kind) => [kind, kind || "(none)"])), "kind", String),

@@ -35,12 +35,12 @@ function histogram(hist) {
       }));
 }
 
-/** @param {{label: string, rows: string[][], partial: boolean}} value */
+/** @param {{label: string, rows: string[][], partial: boolean, rank?: number}} value */
 function kept(value) {
   const numbers = value.rows.map((row) => row.map(Number)), finite = numbers.flat().filter(Number.isFinite);
   const most = Math.max(...finite.map(Math.abs), 1e-300);
   const title = `Kept tensor${value.label ? `, slice ${visible(value.label)}` : ""}${
-      value.partial ? " (some of its elements)" : ""}`;
+      value.partial ? " (some of its elements)" : ""}${value.rank !== undefined ? `, of rank ${value.rank}` : ""}`;
   const table =
       el("table", {className: "plain"},
          el("tbody", {},
@@ -118,7 +118,7 @@ function chartsOf(run, bins, series) {
         },
         ...others.map((one, i) => ({
                         label: [
-                          run.facts.ranks.length > 1 ? `rank ${run.facts.ranks[one.file]}` : "",
+                          run.ranks.length > 1 ? `rank ${run.ranks[one.file]}` : "",
                           one.isEval        ? "eval" :
                               series.isEval ? "train" :
                                               ""

@@ -50,6 +50,7 @@ static size_t find_format(const tt_cmd *cmd)
 }
 
 static size_t format; /* of formats */
+static int64_t rank;  /* main.c opens it */
 
 static void check(const tt_call *call)
 {
@@ -96,11 +97,12 @@ static tt_exit finish(tt_status st, tt_exit damage, tt_error *err)
 
 static tt_exit export_command(tt_call *call)
 {
-    args.run = call->runs[0];
+    tt_run *files = call->parts[0] != NULL ? call->parts[0] : call->runs[0];
+    args.run = formats[format].has_values ? files : call->runs[0]; /* values are not joined */
     args.glob = call->glob != NULL ? call->glob : "*";
     if (!tt_overview_has_site(args.run, args.glob))
         return tt_overview_no_site(args.run, args.glob, call->err);
-    tt_exit damage = look_for_damage(call->runs[0], call->err);
+    tt_exit damage = look_for_damage(files, call->err);
     if (damage == TT_EXIT_FAILED)
         return damage;
     bool is_in_python = formats[format].write == NULL;
@@ -127,6 +129,7 @@ static const tt_option options[] = {
       .to = &args.out, .letter = 'o' },
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
       TT_RANGE_TAKES },
+    TT_RANK_OPTION(&rank),
     { "partial", NULL, "Of a damaged run, write what can be read; exit with 1 if something is missing",
       .to = &args.is_partial },
 };
@@ -137,6 +140,7 @@ const tt_cmd tt_cmd_export = {
            "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
     TT_OPTIONS(options),
     TT_CMD_RUN_AND_GLOB,
+    .joins = true,
     .check = check,
     .run = export_command,
 };

@@ -1,6 +1,7 @@
 /* report.c -- tensortap report RUN [RUN2]
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/overview.h"
+#include "words.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -13,6 +14,7 @@ extern char **environ;
 
 static struct {
     const char *out;
+    int64_t rank; /* main.c opens it */
     bool opens;
 } args;
 
@@ -86,6 +88,7 @@ static const tt_option options[] = {
     { "output", "FILE", "The page (default: the run's name with .html, in this folder)", .to = &args.out,
       .letter = 'o' },
     { "open", NULL, "Open it in the browser", .to = &args.opens },
+    TT_RANK_OPTION(&args.rank),
 };
 
 const tt_cmd tt_cmd_report = {

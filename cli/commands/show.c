@@ -231,7 +231,7 @@ static tt_status print_json(const tt_call *call)
             continue;
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", tt_run_site_name(run, site));
-        tt_json_i64(json, "rank", tt_overview_file(whole, found.file).rank);
+        tt_json_i64(json, "rank", tt_overview_whose(whole, found.file));
         tt_json_i64(json, "points", (int64_t)tt_run_points(whole, found.file, site));
         tt_json_open(json, "findings", '[');
         for (size_t i = 0; i < findings->count; i++)

@@ -134,7 +134,7 @@ static tt_status put_json(tt_json *json, tt_run *run, int32_t file, int32_t site
             continue;
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", tt_run_site_name(run, site));
-        tt_json_i64(json, "rank", tt_overview_file(run, file).rank);
+        tt_json_i64(json, "rank", tt_overview_whose(run, file));
         tt_json_point(json, NULL, &p);
         tt_json_close(json);
         ++*printed;

@@ -6,6 +6,7 @@
 #include "output/findings.h"
 #include "output/json.h"
 #include "runs/overview.h"
+#include "words.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,6 +20,7 @@
 enum { LOOK_MS = 500, MOST_FINDINGS = 5 };
 
 static bool is_once; /* --once */
+static int64_t rank; /* main.c opens it */
 
 /* What changed at a site between its last two points, relative to its size. */
 typedef struct change {
@@ -135,12 +137,12 @@ static tt_status look(tt_run *run, view *out, tt_error *err)
     return st;
 }
 
-static tt_status print_json(const char *path, tt_run *run, tt_error *err)
+static tt_status print_json(const char *path, tt_run *run, tt_run *whole, tt_error *err)
 {
     view v = { 0 };
-    tt_status st = look(run, &v, err);
+    tt_status st = look(whole, &v, err);
     if (st == TT_OK)
-        st = ask_rules(path, run, err);
+        st = ask_rules(path, whole, err);
     if (st < 0)
         goto out;
     tt_json *json = tt_json_begin_schema(NULL);
@@ -166,17 +168,17 @@ out:
     return st;
 }
 
-static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *err)
+static tt_status draw(const char *path, tt_run *run, tt_run *whole, bool is_watched, tt_error *err)
 {
     static const tt_table_column columns[] = {
         { "CHANGES MOST", .least = -16 }, { "STEP", .is_right = true }, { "RMS", .is_right = true },
         { "CHANGE", .is_right = true },   { .title = "OVER STEPS" },
     };
     view v = { 0 };
-    tt_status st = look(run, &v, err);
+    tt_status st = look(whole, &v, err);
     int lines = tt_overview_print(path, run);
     if (st == TT_OK)
-        st = ask_rules(path, run, err);
+        st = ask_rules(path, whole, err);
     if (st == TT_OK)
         for (size_t i = 0; i < rules.findings->count && i < MOST_FINDINGS; i++)
             lines += tt_answer_print(&rules.findings->items[i], TT_EXTENT_SENTENCE);
@@ -198,8 +200,8 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
         tt_buf trend = { 0 };
         bool is_number = (c->now.products & TT_PRODUCT_STATS) == 0;
         tt_mood mood = isnan(c->by) ? TT_MOOD_ALARM : TT_MOOD_PLAIN;
-        st = tt_trend_append(run, c->file, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, c->phases,
-                             16, &tt_terminal.style, &trend, NULL, err);
+        st = tt_trend_append(whole, c->file, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS,
+                             c->phases, 16, &tt_terminal.style, &trend, NULL, err);
         tt_table_cell(table, TT_MOOD_PLAIN, tt_run_site_name(run, c->site));
         tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(c->now.step));
         tt_table_cell(table, mood, tt_screen_number(size_of(&c->now)));
@@ -209,6 +211,15 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
     }
     free(v.changes);
     return tt_screen_table(table, st);
+}
+
+/* Draws all ranks as one, if they can be joined: anew each time, for what one lacked may be there now. */
+static tt_status show_once(const char *path, tt_run *run, bool is_json, bool is_watched, tt_error *err)
+{
+    tt_run *joined = tt_overview_join(run), *whole = joined != NULL ? joined : run; /* owned */
+    tt_status st = is_json ? print_json(path, run, whole, err) : draw(path, run, whole, is_watched, err);
+    tt_run_close(joined);
+    return st;
 }
 
 /* Waits for a key; true: leave. */
@@ -238,7 +249,7 @@ static tt_status watch(const char *path, tt_run *run, tt_error *err)
     do {
         tt_screen_look(); /* it may have been resized */
         fputs("\x1b[H\x1b[2J", stdout);
-        st = draw(path, run, true, err);
+        st = show_once(path, run, false, true, err);
         fflush(stdout);
         if (ferror(stdout) != 0 || wants_to_leave())
             break;
@@ -256,9 +267,9 @@ static tt_exit top(tt_call *call)
 {
     tt_run *run = call->runs[0];
     bool is_single = is_once || !tt_terminal.is_terminal; /* a pipe gets one picture */
-    tt_status st = call->is_json ? print_json(call->path, run, call->err)
-                   : is_single   ? draw(call->path, run, false, call->err)
-                                 : watch(call->path, run, call->err);
+    tt_status st = call->is_json || is_single
+                       ? show_once(call->path, run, call->is_json, false, call->err)
+                       : watch(call->path, run, call->err);
     tt_findings_free(rules.findings);
     tt_histories_free(rules.seen);
     return tt_cmd_exit(st, call->err);
@@ -266,6 +277,7 @@ static tt_exit top(tt_call *call)
 
 static const tt_option options[] = {
     { "once", NULL, "Print one picture and end", .to = &is_once },
+    TT_RANK_OPTION(&rank),
 };
 
 const tt_cmd tt_cmd_top = {

@@ -155,7 +155,7 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
     sink *to = context;
     tt_json *json = to->json;
     const char *name = tt_run_site_name(what->run, site);
-    int32_t rank = tt_overview_file(what->run, file).rank;
+    int32_t rank = tt_overview_whose(what->run, file);
     size_t count = 0;
     bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
     tt_status st =

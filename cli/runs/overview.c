@@ -242,6 +242,11 @@ int32_t tt_overview_rank(const tt_run *run, int32_t file)
     return tt_overview_rank_count(run) > 1 ? tt_overview_file(run, file).rank : -1;
 }
 
+int32_t tt_overview_whose(const tt_run *run, int32_t file)
+{
+    return tt_run_joined(run, 0) != NULL ? -1 : tt_overview_file(run, file).rank;
+}
+
 const char *tt_overview_ranks(const tt_run *run)
 {
     int32_t files = tt_run_file_count(run), count = 0;

@@ -31,8 +31,9 @@ tt_state tt_overview_state(const tt_run *run);
 const char *tt_overview_state_text(tt_state state);
 
 tt_run_file tt_overview_file(const tt_run *run, int32_t file);
-int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
-int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has one rank */
+int32_t tt_overview_rank_count(const tt_run *run);          /* a rank that forked has several files */
+int32_t tt_overview_rank(const tt_run *run, int32_t file);  /* -1: the run has one rank */
+int32_t tt_overview_whose(const tt_run *run, int32_t file); /* a rank; -1: numbers of the whole job */
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
 const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
 

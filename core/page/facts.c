@@ -2,6 +2,7 @@
  * trees, and where two runs differ.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
+#include "store/run.h"
 
 enum { NOTES_MOST = 200, HISTOGRAM_SITES = 100, VALUE_SITES = 100 };
 
@@ -41,7 +42,7 @@ static void put_settings(tt_json *json, const tt_run *run, bool is_private)
 
 void tt_page_put_counts(tt_json *json, const tt_page_source *s)
 {
-    const tt_totals totals = tt_run_totals(s->run);
+    const tt_totals totals = tt_run_totals(tt_run_parts(s->run));
     tt_json_text(json, "state", s->about->state);
     tt_json_i64(json, "bytes", totals.bytes);
     tt_json_i64(json, "points", totals.points);
@@ -52,7 +53,7 @@ void tt_page_put_counts(tt_json *json, const tt_page_source *s)
 
 static void put_run(tt_json *json, const tt_page_source *s, bool is_private)
 {
-    tt_run *run = s->run;
+    tt_run *run = tt_run_parts(s->run);
     tt_run_file file;
     tt_json_open(json, NULL, '{');
     tt_json_text(json, "path", s->about->path);
@@ -61,12 +62,14 @@ static void put_run(tt_json *json, const tt_page_source *s, bool is_private)
     for (int32_t f = 0; tt_run_file_get(run, f, &file) == TT_OK; f++)
         tt_json_i64(json, NULL, file.rank);
     tt_json_close(json);
+    tt_json_bool(json, "joined", run != s->run);
+    tt_page_put_mesh(json, run);
     tt_json_open(json, "info", '{');
     for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
         if (!is_private || !tt_glob_match("host,argv,cwd,commit", tt_run_info_key(run, 0, i)))
             tt_json_text(json, tt_run_info_key(run, 0, i), tt_run_info_value(run, 0, i));
     tt_json_close(json);
-    put_notes(json, run);
+    put_notes(json, s->run);
     put_settings(json, run, is_private);
     int32_t cost = tt_run_find(run, "tensortap/cost");
     tt_point latest;
@@ -91,7 +94,7 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     if (st == TT_OK && has_findings && page->diff != NULL)
         tt_page_put_comparison(&json, page->diff);
     for (size_t i = 0; st == TT_OK && has_findings && i < page->count; i++)
-        st = tt_page_put_answers(&json, page->sources[i].about, (int32_t)i, &page->sources[i].seen, err);
+        st = tt_page_put_answers(&json, &page->sources[i], (int32_t)i, err);
     tt_json_close(&json);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;

@@ -18,13 +18,18 @@ static void put(tt_json *json, int32_t run, const tt_answer *items, size_t count
     }
 }
 
-tt_status tt_page_put_answers(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
-                              tt_error *err)
+tt_status tt_page_put_answers(tt_json *json, tt_page_source *source, int32_t number, tt_error *err)
 {
+    const tt_page_run *page = source->about;
     tt_findings *findings = NULL; /* owned */
     tt_answers fate = { 0 };
-    const tt_health_options options = { .seen = seen, .path = page->path };
-    tt_status st = tt_health(page->run, &options, &findings, err);
+    const tt_health_options options = { .seen = &source->seen, .path = page->path };
+    tt_status st = tt_health(source->run, &options, &findings, err);
+    source->suspect_count = 0;
+    for (size_t i = 0; st == TT_OK && i < findings->count && source->suspect_count < TT_PAGE_SUSPECTS;
+         i++)
+        if (findings->items[i].site_count > 0)
+            source->suspects[source->suspect_count++] = findings->items[i].sites[0];
     if (st == TT_EFORMAT) { /* damaged, as its fate says */
         st = tt_fail_plain(err, tt_run_fate(page->run, page->path, 0, &fate));
         put(json, number, fate.items, fate.count);

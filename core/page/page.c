@@ -28,6 +28,23 @@ const char *tt_page_sort_name(tt_page_sort sort)
     return sort == TT_PAGE_NUMBERS ? "numbers" : "tensors";
 }
 
+/* Shows all ranks as one, if the run says where its tensors belong. */
+static tt_status join_ranks(tt_page_source *s, tt_error *err)
+{
+    tt_error why;
+    tt_run *joined = NULL;
+    tt_status st = tt_run_join(s->about->run, &joined, &why);
+    if (st != TT_OK && st != TT_EMISMATCH) {
+        if (err != NULL)
+            *err = why;
+        return st;
+    }
+    tt_run_close(s->joined);
+    s->joined = joined;
+    s->run = joined != NULL ? joined : s->about->run;
+    return TT_OK;
+}
+
 tt_status tt_page_open(const tt_page_run *runs, size_t count, bool is_private, tt_page **out,
                        tt_error *err)
 {
@@ -42,6 +59,13 @@ tt_status tt_page_open(const tt_page_run *runs, size_t count, bool is_private, t
     page->generation = page->first = (uint64_t)tt_clock_now() / 1000000;
     for (size_t i = 0; i < count; i++)
         page->sources[i] = (tt_page_source){ .about = &runs[i], .run = runs[i].run };
+    tt_status st = TT_OK;
+    for (size_t i = 0; st == TT_OK && i < count; i++)
+        st = join_ranks(&page->sources[i], err);
+    if (st < 0) {
+        tt_page_close(page);
+        return st;
+    }
     *out = page;
     return TT_OK;
 }
@@ -73,6 +97,7 @@ void tt_page_close(tt_page *page)
     for (size_t i = 0; i < page->count; i++) {
         free(page->sources[i].latest);
         tt_histories_free(page->sources[i].seen);
+        tt_run_close(page->sources[i].joined);
     }
     tt_diff_free(page->diff);
     free(page);
@@ -230,13 +255,40 @@ static bool must_restart(const tt_page *page)
     return must;
 }
 
+/* Reads what was written.  Ranks that were joined are joined anew: what one of them lacked may be there now. */
+static tt_status refresh(tt_page *page, tt_page_source *s, bool *is_anew, tt_error *err)
+{
+    tt_run *files = s->about->run;
+    int64_t before = tt_run_totals(files).points;
+    int32_t count = tt_run_file_count(files);
+    tt_status st = tt_run_refresh(files, err);
+    bool has_grown = tt_run_totals(files).points != before || tt_run_file_count(files) != count;
+    if (st < 0 || !has_grown || count < 2)
+        return st;
+    tt_diff_free(page->diff); /* it has names of the joined run */
+    page->diff = NULL;
+    bool was_joined = s->joined != NULL;
+    st = join_ranks(s, err);
+    *is_anew |= was_joined || s->joined != NULL;
+    return st;
+}
+
 tt_status tt_page_follow(tt_page *page, tt_error *err)
 {
     tt_status st = TT_OK;
+    bool is_anew = false;
     for (size_t i = 0; st == TT_OK && i < page->count; i++)
-        st = tt_run_refresh(page->sources[i].run, err);
+        st = refresh(page, &page->sources[i], &is_anew, err);
     if (st < 0 || !page->has_axis)
         return st;
+    for (size_t i = 0; st == TT_OK && is_anew && i < page->count; i++) {
+        page->sources[i].looked = 0;
+        st = look_further(&page->sources[i], err);
+    }
+    if (is_anew) {
+        forget(page);
+        return st;
+    }
     size_t steps = page->axis.count;
     for (size_t i = 0; st == TT_OK && i < page->count; i++) {
         st = look_further(&page->sources[i], err);

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "page/collect.h"
 
-enum { TT_PAGE_BINS_LEAST = 16 };
+enum { TT_PAGE_BINS_LEAST = 16, TT_PAGE_SUSPECTS = 8 };
 
 typedef enum tt_page_sort { TT_PAGE_NUMBERS, TT_PAGE_TENSORS, TT_PAGE_SORT_COUNT_ } tt_page_sort;
 
@@ -19,15 +19,18 @@ typedef struct tt_page_file {
 /* One run of a page. */
 typedef struct tt_page_source {
     const tt_page_run *about; /* borrowed */
-    tt_run *run;
-    tt_latest *latest; /* owned; of each site; file -1: it has no point, or is not shown */
+    tt_run *run;              /* what is shown: the whole job, or the files of `about` */
+    tt_run *joined;           /* owned; NULL: its ranks cannot be joined */
+    tt_latest *latest;        /* owned; of each site; file -1: it has no point, or is not shown */
     size_t latest_cap;
     int32_t looked;      /* sites in latest */
     tt_page_file *files; /* owned */
     size_t files_cap;
     tt_page_bins bins[TT_PAGE_SORT_COUNT_];
-    int64_t lost;       /* points that cannot be read */
-    tt_histories *seen; /* owned; of the rules */
+    int64_t lost;                       /* points that cannot be read */
+    tt_histories *seen;                 /* owned; of the rules */
+    int32_t suspects[TT_PAGE_SUSPECTS]; /* sites of the findings, the heaviest first */
+    size_t suspect_count;
 } tt_page_source;
 
 struct tt_page {
@@ -81,8 +84,7 @@ tt_status tt_page_put_floats(tt_buf *out, const float *x, size_t rows, size_t ro
 
 /* finding.c: what is to be said of the runs */
 /* Appends answers about a run to a JSON array: docs/schemas/answer.json and "run", its number. */
-tt_status tt_page_put_answers(tt_json *json, const tt_page_run *page, int32_t number, tt_histories **seen,
-                              tt_error *err);
+tt_status tt_page_put_answers(tt_json *json, tt_page_source *source, int32_t number, tt_error *err);
 /* Those about two runs: "run" is -1. */
 void tt_page_put_comparison(tt_json *json, const tt_diff *diff);
 
@@ -104,6 +106,12 @@ void tt_page_put_counts(tt_json *json, const tt_page_source *s); /* state, point
 tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_error *err);
 tt_status tt_page_put_table(tt_page *page, size_t number, tt_buf *out, tt_error *err);
 tt_status tt_page_put_differences(tt_page *page, tt_buf *out, tt_error *err);
+
+/* ranks.c */
+/* Adds "mesh": names of its dimensions, and the place of each file in it. */
+void tt_page_put_mesh(tt_json *json, const tt_run *run);
+/* Appends what a site is on each rank, over the steps. */
+tt_status tt_page_put_ranks(tt_page *page, size_t number, int32_t site, tt_buf *out, tt_error *err);
 
 /* charts.c */
 tt_status tt_page_put_charts(tt_page *page, size_t number, tt_buf *out);

@@ -181,5 +181,8 @@ tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *
     if (has_run && strlen(name) < NAME_MOST && sscanf(name + 2, "site/%9d%n", &site, &end) == 1 &&
         name[2 + end] == '\0')
         return put_one_site(page, number, site, out, err);
+    if (has_run && strlen(name) < NAME_MOST && sscanf(name + 2, "ranks/%9d%n", &site, &end) == 1 &&
+        name[2 + end] == '\0')
+        return tt_page_put_ranks(page, number, site, out, err);
     return tt_fail(err, TT_EINVAL, "no block '%.80s'", name);
 }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/page.h"
 #include "report/answer.h"
+#include "store/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ static tt_status put_latest(tt_json *json, const tt_latest *found)
 }
 
 /* A few elements of the tensor that was kept last. */
-static tt_status put_value(tt_json *json, tt_run *run, int32_t site, const tt_latest *found)
+static tt_status put_value(tt_json *json, tt_run *run, int32_t site, const tt_latest *found,
+                           bool is_of_rank)
 {
     const tt_point *p = &found->latest;
     tt_sample *sample = NULL; /* owned */
@@ -91,6 +93,8 @@ static tt_status put_value(tt_json *json, tt_run *run, int32_t site, const tt_la
         }
         tt_json_close(json);
         tt_json_bool(json, "partial", tt_sample_is_partial(sample));
+        if (is_of_rank)
+            tt_json_i64(json, "rank", run->taps[found->file]->rank);
         tt_json_close(json);
     }
     tt_sample_free(sample);
@@ -170,7 +174,12 @@ tt_status tt_page_put_site(tt_json *json, tt_run *run, int32_t site, const tt_la
     tt_status st = put_latest(json, found);
     if (st == TT_OK && (products & TT_PRODUCT_HIST) != 0 && room->histograms-- > 0)
         st = put_histograms(json, run, site, found);
-    if (st == TT_OK && (products & (TT_PRODUCT_VALUE | TT_PRODUCT_SAMPLE)) != 0 && room->values-- > 0)
-        st = put_value(json, run, site, found);
-    return st;
+    tt_run *files = tt_run_parts(run); /* values are not joined: the lowest rank's are shown */
+    tt_latest kept = *found;
+    if (st == TT_OK && files != run && room->values > 0)
+        st = tt_run_look(files, site, &(tt_look){ .rank = -1 }, &kept, NULL);
+    if (st == TT_OK && (kept.latest.products & (TT_PRODUCT_VALUE | TT_PRODUCT_SAMPLE)) != 0 &&
+        room->values-- > 0)
+        st = put_value(json, files, site, &kept, files != run);
+    return st == TT_EFORMAT ? TT_OK : st;
 }

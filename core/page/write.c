@@ -143,6 +143,27 @@ static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err
     return st;
 }
 
+/* Puts a few sites as each rank has them: those of the findings, and the losses. */
+static tt_status put_ranks(tt_page *page, tt_buf *out, tt_error *err)
+{
+    tt_page_source *s = &page->sources[0];
+    tt_status st = TT_OK;
+    for (int32_t site = 0; site < tt_run_site_count(s->run); site++)
+        if (s->suspect_count < TT_PAGE_SUSPECTS &&
+            tt_glob_match("loss/*,loss,train_loss", tt_run_site_name(s->run, site)))
+            s->suspects[s->suspect_count++] = site;
+    for (size_t i = 0; s->joined != NULL && st == TT_OK && i < s->suspect_count; i++) {
+        char name[32];
+        bool is_there = false;
+        for (size_t k = 0; k < i; k++)
+            is_there |= s->suspects[k] == s->suspects[i];
+        (void)snprintf(name, sizeof name, "0/ranks/%d", (int)s->suspects[i]);
+        if (!is_there)
+            st = put_text(page, name, out, err);
+    }
+    return st;
+}
+
 tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, tt_buf *out,
                         tt_error *err)
 {
@@ -159,6 +180,8 @@ tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, 
     st = put_data(page, room, &data, err);
     if (st == TT_OK)
         st = tt_page_put_facts(page, true, &facts, err);
+    if (st == TT_OK)
+        st = put_ranks(page, &data, err);
     if (st == TT_OK)
         st = put_page(&facts, &data, false, out);
     tt_buf_free(&data);

@@ -18,7 +18,7 @@ from tensortap.files import hdf5
 from tensortap.files.whole import whole_file
 from tensortap.runs import arrays
 from tensortap.runs.arrays import COUNTS, HIST, OF_STATS, SCALAR, STATS, VALUE
-from tensortap.runs.run import Run, reader_of
+from tensortap.runs.run import Run, reader_of, whole_of
 
 HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
 NUMBERS = (*COUNTS, *OF_STATS)
@@ -76,24 +76,31 @@ class Progress:
 class Source:
     """The selected points, site by site and rank by rank."""
 
-    def __init__(self, path: str, glob: str, steps: str, *, is_partial: bool) -> None:
-        """Open the run; *steps* is A:B, A:, :B, : or A, already checked by the program."""
+    def __init__(
+        self, path: str, glob: str, steps: str, *, is_partial: bool, joins: bool = False
+    ) -> None:
+        """Open the run; *steps* is A:B, A:, :B, : or A, already checked by the program.
+
+        With *joins* the ranks of a run that says where its tensors belong are joined: rank -1.
+        """
         self.is_partial = is_partial
         self.lost: set[tuple[int, int, int]] = set()  # file, site and number of a point
         self.evicted = 0
         self.run = Run(path)
-        self.reader = reader_of(self.run)
+        self.reader = whole_of(self.run) if joins else reader_of(self.run)
+        is_joined = len(self.reader.files()) < len(self.run.files)
+        files = self.run.files[:1] if is_joined else self.run.files
         first, colon, last = steps.partition(":")
         last = last if colon else first
         self.first = int(first) if first else -sys.maxsize
         self.last = int(last) if last else sys.maxsize
-        ranks = [file.rank for file in self.run.files]
+        self.ranks = [-1] if is_joined else [file.rank for file in files]
         # A forked child has the rank of its parent, but another file: rank0.4711.tap.
-        self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in self.run.files]
+        self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in files]
         self.parts = [  # site and file with points
             (name, self.reader.find(name), file, rank)
             for name in self.run.names(glob)
-            for file, rank in enumerate(ranks)
+            for file, rank in enumerate(self.ranks)
             if self.reader.points(file, self.reader.find(name)) > 0
         ]
         self.bar = Progress(sum(self.reader.points(file, site) for _, site, file, _ in self.parts))
@@ -232,7 +239,7 @@ def to_sqlite(source: Source, out: str) -> None:
 def _bins(source: Source) -> Iterator[tuple[Any, ...]]:
     for name, file, point, bins in source.histograms():
         for low, high, count in bins:
-            yield name, source.run.files[file].rank, point[0], point[2], low, high, count
+            yield name, source.ranks[file], point[0], point[2], low, high, count
 
 
 def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -332,7 +339,15 @@ def main(options: dict[str, str], words: list[str]) -> None:
     try:
         if os.path.isdir(out):
             fail(f"{out}: Is a directory; --to {kind} writes a file")
-        source = Source(path, glob, options.get("step", ":"), is_partial="partial" in options)
+        if "rank" in options:
+            path = os.path.join(path, f"rank{options['rank']}.tap")
+        source = Source(
+            path,
+            glob,
+            options.get("step", ":"),
+            is_partial="partial" in options,
+            joins=kind in ("sqlite", "parquet"),  # the others hold values, which ranks have
+        )
         bar = source.bar
         with whole_file(out) as part:
             WRITERS[kind](source, part)
