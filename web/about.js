@@ -24,6 +24,7 @@ function table(rows) {
             ...rows.map(([key, value]) => el("tr", {}, el("th", {textContent: visible(key, 80)}), el("td", {
                                                textContent: visible(value, 4000)
                                              }))))));
+}
 
 /** "0 to 7, 9"
  * @param {number[]} ranks */

@@ -130,7 +130,7 @@ out:
     return st;
 }
 
-enum { CHUNK_BYTES = 16 * 1024, CHUNK_ALIGN = 16 };
+enum { CHUNK_BYTES = 4 * 1024, CHUNK_ALIGN = 16 };
 
 struct tt_arena_chunk {
     tt_arena_chunk *older; /* owned */

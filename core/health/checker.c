@@ -165,10 +165,12 @@ static tt_evidence evidence_of(const inquiry *q)
     const tt_histories *h = q->histories;
     return (tt_evidence){ .histories = h->files,
                           .history_count = h->count,
-                          .ranks = h->is_joined ? h->ranks : h->files,
-                          .rank_count = h->is_joined ? h->rank_count : h->count,
+                          .losses = h->losses,
+                          .loss_count = h->loss_count,
+                          .rank_count = q->run->count,
                           .replicas = h->is_joined ? &q->replicas : NULL,
-                          .origin = &q->first };
+                          .origin = &q->first,
+                          .origin_rank = q->first.file >= 0 ? q->run->taps[q->first.file]->rank : -1 };
 }
 
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err)
@@ -277,9 +279,7 @@ static bool is_new(tt_checker *checker, const tt_answer *found)
 tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
 {
     tt_findings *p;
-    const tt_evidence evidence = {
-        .histories = &checker->history, .history_count = 1, .ranks = &checker->history, .rank_count = 1
-    };
+    const tt_evidence evidence = { .histories = &checker->history, .history_count = 1, .rank_count = 1 };
     tt_status st = tt_findings_make(&evidence, &p);
     if (st < 0)
         return tt_fail_plain(err, st);

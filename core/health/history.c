@@ -31,10 +31,8 @@ void tt_histories_free(tt_histories *histories)
         return;
     for (int32_t i = 0; i < histories->count; i++)
         tt_history_free(&histories->files[i]);
-    for (int32_t i = 0; i < histories->rank_count; i++)
-        tt_history_free(&histories->ranks[i]);
     free(histories->files);
-    free(histories->ranks);
+    free(histories->losses);
     free(histories);
 }
 

@@ -41,15 +41,21 @@ typedef struct tt_history {
     int32_t gap_count;
 } tt_history;
 
+/* The loss of one rank. */
+typedef struct tt_rank_loss {
+    int32_t rank;
+    tt_course course;
+} tt_rank_loss;
+
 /* Of every file of a run; of one that is joined there is one, of the whole job. */
 struct tt_histories {
     tt_history *files; /* owned */
     int32_t count;
     size_t cap;
     bool is_joined;
-    tt_history *ranks; /* owned; joined: the losses of each file */
-    int32_t rank_count;
-    size_t rank_cap;
+    tt_rank_loss *losses; /* owned; joined: of each rank */
+    int32_t loss_count;
+    size_t loss_cap;
 };
 
 tt_status tt_history_create(int32_t rank, tt_history *out);

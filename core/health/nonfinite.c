@@ -110,7 +110,7 @@ static void find(tt_case *c)
     f.origin.name = f.course->name;
     c->history = f.where;
     if (origin != NULL && c->evidence->rank_count > 1)
-        tt_case_ranks(c, &c->evidence->ranks[origin->file].rank, 1);
+        tt_case_ranks(c, &c->evidence->origin_rank, 1);
     c->found.kind = TT_ANSWER_ORIGIN;
     tt_case_add(c, f.course);
     tt_case_number(c, "nan", (double)f.origin.nan);

@@ -13,6 +13,18 @@ TT_RULE(rank_stands_out, "rank-stands-out", WARNING, /* looks at */ "a loss of s
 static const double FAR = 5; /* times the loss of the others */
 enum { FEWEST = 3 };         /* ranks: of two nobody can say which is right */
 
+/* The i-th of the losses of all ranks, if it is this one; NULL: another. */
+static const tt_course *loss_of(const tt_case *c, int32_t i, const tt_course *loss, int32_t *rank)
+{
+    const tt_evidence *e = c->evidence;
+    if (!tt_case_is_joined(c)) {
+        *rank = e->histories[i].rank;
+        return tt_history_find(&e->histories[i], TT_COURSE_LOSS, loss->tail, "");
+    }
+    *rank = e->losses[i].rank;
+    return e->losses[i].course.site == loss->site ? &e->losses[i].course : NULL;
+}
+
 static void find(tt_case *c)
 {
     c->has_data = true;
@@ -25,11 +37,13 @@ static void find(tt_case *c)
     c->st = levels != NULL && sorted != NULL && ranks != NULL ? c->st : TT_ENOMEM;
     TT_EACH_LOSS(c, course) {
         int32_t count = 0;
-        for (int32_t i = 0; c->st == TT_OK && i < e->rank_count; i++) {
-            const tt_course *twin = tt_history_find(&e->ranks[i], TT_COURSE_LOSS, course->tail, "");
+        int32_t losses = tt_case_is_joined(c) ? e->loss_count : e->history_count;
+        for (int32_t i = 0; c->st == TT_OK && i < losses && count < e->rank_count; i++) {
+            int32_t rank;
+            const tt_course *twin = loss_of(c, i, course, &rank);
             if (!tt_course_is_warm(twin))
                 continue;
-            ranks[count] = e->ranks[i].rank;
+            ranks[count] = rank;
             levels[count] = sorted[count] = tt_course_median(twin);
             count++;
         }

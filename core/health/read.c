@@ -169,17 +169,10 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
     return st;
 }
 
-static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *h)
+/* Reads the points of a row that have not been read into a course of the history, or one like them. */
+static tt_status read_points(tt_run *run, int32_t file, const tt_index_site *row, tt_history *h,
+                             tt_course *c)
 {
-    const tt_index_site *row = tt_run_row(run, file, site);
-    const tt_joined_site *joined = tt_run_joined(run, site);
-    bool has_points = (row != NULL && row->stored > 0) || (joined != NULL && joined->ranks > 0);
-    tt_course *c = has_points ? tt_history_course(h, site, tt_run_site_name(run, site)) : NULL;
-    if (c == NULL)
-        return has_points ? TT_ENOMEM : TT_OK;
-    if (joined != NULL && joined->ranks == 1)
-        c->rank = joined->rank;
-    h->unjoined += joined != NULL && joined->points == 0;
     for (uint32_t k = tt_index_from(row, c->read); k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
@@ -192,6 +185,20 @@ static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *
         c->read = row->chunks[k].first + row->chunks[k].n;
     }
     return TT_OK;
+}
+
+static tt_status read_site(tt_run *run, int32_t file, int32_t site, tt_history *h)
+{
+    const tt_index_site *row = tt_run_row(run, file, site);
+    const tt_joined_site *joined = tt_run_joined(run, site);
+    bool has_points = (row != NULL && row->stored > 0) || (joined != NULL && joined->ranks > 0);
+    tt_course *c = has_points ? tt_history_course(h, site, tt_run_site_name(run, site)) : NULL;
+    if (c == NULL)
+        return has_points ? TT_ENOMEM : TT_OK;
+    if (joined != NULL && joined->ranks == 1)
+        c->rank = joined->rank;
+    h->unjoined += joined != NULL && joined->points == 0;
+    return read_points(run, file, row, h, c);
 }
 
 static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
@@ -223,6 +230,31 @@ static tt_status extend(tt_history **all, int32_t *count, size_t *cap, const tt_
     return st;
 }
 
+/* Reads a loss as each rank has it. */
+static tt_status read_losses(tt_histories *all, tt_run *run, const tt_course *loss)
+{
+    tt_status st = TT_OK;
+    for (int32_t file = 0; st == TT_OK && file < run->count; file++) {
+        const tt_index_site *row = tt_run_row(run, file, loss->site);
+        if (row == NULL || row->stored == 0)
+            continue;
+        st = tt_grow(&all->losses, &all->loss_cap, (size_t)all->loss_count + 1, sizeof *all->losses);
+        if (st < 0)
+            break;
+        tt_rank_loss *of = &all->losses[all->loss_count++];
+        *of = (tt_rank_loss){ .rank = run->taps[file]->rank,
+                              .course = { .name = loss->name,
+                                          .tail = loss->tail,
+                                          .kind = loss->kind,
+                                          .site = loss->site,
+                                          .rank = -1,
+                                          .marked_step = -1,
+                                          .last_skipped_step = -1 } };
+        st = read_points(run, file, row, &all->files[0], &of->course);
+    }
+    return st;
+}
+
 /* Reads the whole tensors, and of each rank its losses.  What a rank lacked may be there now: everything is read again. */
 static tt_status read_joined(tt_histories *all, tt_run *run, tt_run *joined)
 {
@@ -237,14 +269,11 @@ static tt_status read_joined(tt_histories *all, tt_run *run, tt_run *joined)
         st = read_file(joined, 0, &all->files[0]);
     if (st == TT_OK)
         all->files[0].stopped = tt_run_totals(run).stopped;
-    if (st == TT_OK)
-        st = extend(&all->ranks, &all->rank_count, &all->rank_cap, run);
-    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
-        const char *tail;
-        bool is_loss = tt_course_kind_of(tt_run_site_name(run, site), &tail) == TT_COURSE_LOSS;
-        for (int32_t file = 0; st == TT_OK && is_loss && file < run->count; file++)
-            st = read_site(run, file, site, &all->ranks[file]);
-    }
+    all->loss_count = 0;
+    for (const tt_course *loss = NULL;
+         st == TT_OK && (loss = tt_history_next(&all->files[0], loss)) != NULL;)
+        if (loss->kind == TT_COURSE_LOSS)
+            st = read_losses(all, run, loss);
     return st;
 }
 

@@ -61,8 +61,10 @@ TT_RULES(X)
 typedef struct tt_evidence {
     const tt_history *histories; /* of each file; of joined ranks one */
     int32_t history_count;
-    const tt_history *ranks; /* of each file, at least its losses */
-    int32_t rank_count;
+    const tt_rank_loss *losses; /* of joined ranks: that of each */
+    int32_t loss_count;
+    int32_t rank_count; /* files that the histories are of */
+    int32_t origin_rank;
     const tt_replicas *replicas; /* NULL: the run does not say which ranks are */
     const tt_nonfinite *origin;  /* the first NaN or Inf of the run; NULL: it is being written */
     const tt_history *baseline;  /* a good run; NULL: none */

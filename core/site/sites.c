@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SEGMENT = 256, SEGMENTS = 12 }; /* 256 * (2^12 - 1) rows */
+enum { FIRST_SEGMENT = 64, SEGMENTS = 14 }; /* 64 * (2^14 - 1) rows */
 _Static_assert(FIRST_SEGMENT *((1 << SEGMENTS) - 1) >= TT_SITES_MAX, "segments must hold every row");
 
 struct tt_sites {

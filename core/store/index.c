@@ -12,11 +12,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void tt_index_free(tt_index *index)
+void tt_index_forget(tt_index *index)
 {
     for (int32_t i = 0; i < index->count; i++)
         free(index->row[i].chunks);
     free(index->row);
+    index->row = NULL;
+    index->count = 0;
+    index->cap = 0;
+}
+
+void tt_index_free(tt_index *index)
+{
+    tt_index_forget(index);
     free(index->sessions.at);
     free(index->notes.at);
     free(index->holes.at);
@@ -257,6 +265,7 @@ static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool
 
 static tt_status read_row(tt_index *index, tt_cursor *cursor)
 {
+    enum { ENTRY_BYTES = 6 }; /* of a chunk, at least */
     tt_index_site *row;
     uint64_t site = tt_cursor_varint(cursor), points = tt_cursor_varint(cursor);
     int64_t nonfinite = tt_cursor_signed(cursor);
@@ -267,6 +276,11 @@ static tt_status read_row(tt_index *index, tt_cursor *cursor)
     int64_t at = 0, step = 0;
     uint64_t next = 0;
     tt_status st = tt_index_row(index, (int32_t)site, &row);
+    if (st == TT_OK && row->cap == 0 && count <= tt_cursor_left(cursor) / ENTRY_BYTES) {
+        /* Exactly: of a thousand files, slack would be most of the memory. */
+        row->chunks = count > 0 ? malloc((size_t)count * sizeof *row->chunks) : NULL;
+        row->cap = row->chunks != NULL ? (size_t)count : 0;
+    }
     for (; st == TT_OK && count > 0; count--) {
         at = (int64_t)((uint64_t)at + (uint64_t)tt_cursor_signed(cursor));
         next += tt_cursor_varint(cursor);
@@ -289,6 +303,19 @@ static tt_status read_row(tt_index *index, tt_cursor *cursor)
         return st;
     row->nonfinite = nonfinite;
     row->scanned = row->points;
+    return TT_OK;
+}
+
+/* What a chain says must fit the row, else nobody believes it: tt_index_chain. */
+static tt_status read_chain(tt_index *index, tt_cursor *cursor)
+{
+    uint64_t site = tt_cursor_varint(cursor), points = tt_cursor_varint(cursor);
+    const unsigned char *bytes = tt_cursor_take(cursor, 8);
+    if (bytes == NULL || site >= (uint64_t)index->count || points > INT64_MAX / 2)
+        return TT_EFORMAT;
+    index->row[site].chain = tt_get_u64(bytes);
+    index->row[site].chained = (int64_t)points;
+    index->has_mesh = true;
     return TT_OK;
 }
 
@@ -320,6 +347,7 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
     case TT_SECTION_MESH:
     case TT_SECTION_PLACEMENT:
     case TT_SECTION_SETTING:
+        index->has_mesh |= kind == TT_SECTION_MESH;
         if (index->notes.count > 0 && index->notes.at[index->notes.count - 1] >= block_at)
             return TT_OK;
         return tt_offsets_add(&index->notes, block_at);
@@ -339,6 +367,8 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
         return st;
     case TT_SECTION_INDEX:
         return read_row(index, cursor);
+    case TT_SECTION_CHAIN:
+        return read_chain(index, cursor);
     case TT_SECTION_PLACES: {
         uint64_t sessions = tt_cursor_varint(cursor), notes = tt_cursor_varint(cursor);
         st = read_offsets(&index->sessions, cursor, sessions);
@@ -416,6 +446,17 @@ static void put_row(tt_buf *section, int32_t site, const tt_index_site *row)
     }
 }
 
+static void put_chain(tt_buf *section, int32_t site, const tt_index_site *row)
+{
+    if (tt_index_chain(row) == 0)
+        return;
+    tt_buf_varint(section, (uint64_t)site);
+    tt_buf_varint(section, (uint64_t)row->chained);
+    unsigned char *room = tt_wire_room(section, 8);
+    if (room != NULL)
+        tt_put_u64(room, row->chain);
+}
+
 static void put_offsets(tt_buf *section, const tt_offsets *offsets)
 {
     int64_t before = 0;
@@ -440,6 +481,10 @@ void tt_index_pack(const tt_index *index, tt_buf *out)
             continue;
         put_row(&section, i, &index->row[i]);
         put_section(out, TT_SECTION_INDEX, &section);
+        if (index->has_mesh)
+            put_chain(&section, i, &index->row[i]);
+        if (section.len > 0)
+            put_section(out, TT_SECTION_CHAIN, &section);
     }
     tt_buf_varint(&section, index->sessions.count);
     tt_buf_varint(&section, index->notes.count);

@@ -36,6 +36,7 @@ typedef enum tt_section {
     TT_SECTION_MODULE = 9, /* length of the path, path, class */
     TT_SECTION_MESH = 10,  /* these two: placement.c */
     TT_SECTION_PLACEMENT = 11,
+    TT_SECTION_CHAIN = 12, /* site, points, chain of their digests and sums */
     TT_SECTION_SETTING = 13, /* step (signed), length of the key, key, value */
 } tt_section;
 
@@ -49,7 +50,16 @@ typedef struct tt_index_site {
     int64_t scanned;   /* ... among the points before this one */
     int64_t latest_at; /* of a chunk with the latest point alone, while it is the latest; 0: none */
     uint32_t latest_len;
+    uint64_t chain;  /* of tt_points_chain, over ... */
+    int64_t chained; /* ... so many points from the first on */
 } tt_index_site;
+
+/* The chain of all points of a row; 0: it is not known. */
+static inline uint64_t tt_index_chain(const tt_index_site *row)
+{
+    bool has_all = row->points > 0 && row->chained == row->points && row->stored == row->points;
+    return has_all ? row->chain | 1 : 0;
+}
 
 typedef struct tt_offsets {
     int64_t *at; /* owned; ascending */
@@ -69,10 +79,12 @@ typedef struct tt_index {
     tt_span steps;
     tt_offsets sessions, notes;
     tt_offsets holes; /* from, to, from, to ...; a writer's are in order of eviction */
+    bool has_mesh;    /* other ranks have files, too: chains are written down */
     int64_t lost_events, lost_bytes;
 } tt_index;
 
-void tt_index_free(tt_index *index); /* not the sites */
+void tt_index_free(tt_index *index);   /* not the sites */
+void tt_index_forget(tt_index *index); /* the rows of all sites */
 tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
 /* Adds a chunk behind those of its site, or in place of the last ones, if it covers them.
  * TT_ELIMIT: the file claims more points than it can hold. */

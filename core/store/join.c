@@ -9,6 +9,7 @@
 #include "store/join.h"
 
 #include "store/pack.h"
+#include "store/placement.h"
 #include "summary/stats.h"
 
 #include <math.h>
@@ -39,14 +40,48 @@ typedef struct gathering {
     size_t part_count, part_cap;
     entry *entries; /* owned */
     size_t count, cap;
+    int32_t ranks;     /* that have points of the site, those that are not read included */
+    uint64_t *seen;    /* owned; a hash table of what was read: class and chain */
+    size_t seen_cap;   /* a power of two */
     tt_hist_bin *bins; /* owned; BINS of them, or NULL: no memory */
     bool trusts;       /* along axes of which nothing is known, all ranks have had the same so far */
 } gathering;
+
+/* Is it a ratio that each rank computes of its own part?  That of the whole is about their mean. */
+static bool is_of_part(const char *name)
+{
+    static const char update[] = "tensortap/update/", silent[] = "tensortap/silent/";
+    return strncmp(name, update, strlen(update)) == 0 || strncmp(name, silent, strlen(silent)) == 0;
+}
+
+/* Does an earlier file hold the same points, and ought to?  Then this one need not be read. */
+static bool is_repeated(gathering *g, int32_t file, const tt_index_site *row)
+{
+    bool is_known;
+    int64_t first = row->chunks[0].first_step, last = row->chunks[row->count - 1].last_step;
+    const tt_placement *p = tt_run_placement(g->run, file, g->site, last);
+    uint64_t chain = tt_index_chain(row), class = 1; /* of what nobody placed */
+    if (chain == 0 || g->seen == NULL || tt_run_placement(g->run, file, g->site, first) != p ||
+        is_of_part(tt_run_site_name(g->run, g->site)))
+        return false;
+    if (p != NULL)
+        class = tt_placement_class(p, tt_run_known_mesh(g->run, file, p->mesh), &is_known);
+    uint64_t key = (class * UINT64_C(0x9e3779b97f4a7c15)) ^ chain;
+    size_t at = (size_t)(key >> 20) & (g->seen_cap - 1);
+    for (; class != 0 && g->seen[at] != 0; at = (at + 1) & (g->seen_cap - 1))
+        if (g->seen[at] == key)
+            return true;
+    g->seen[at] = class != 0 ? key : g->seen[at];
+    return false;
+}
 
 static tt_status read_part(gathering *g, int32_t file)
 {
     const tt_index_site *row = tt_run_row(g->run, file, g->site);
     if (row == NULL || row->stored == 0)
+        return TT_OK;
+    g->ranks++;
+    if (is_repeated(g, file, row))
         return TT_OK;
     tt_status st = tt_grow(&g->parts, &g->part_cap, g->part_count + 1, sizeof *g->parts);
     if (st < 0)
@@ -90,6 +125,7 @@ static void free_gathering(gathering *g)
     free(g->parts);
     free(g->entries);
     free(g->bins);
+    free(g->seen);
 }
 
 /* ---- one step and call -------------------------------------------------------- */
@@ -331,13 +367,6 @@ static bool is_possible(const tt_stats *s)
            s->zeros <= s->count;
 }
 
-/* Is it a ratio that each rank computes of its own part?  That of the whole is about their mean. */
-static bool is_of_part(const char *name)
-{
-    static const char update[] = "tensortap/update/", silent[] = "tensortap/silent/";
-    return strncmp(name, update, strlen(update)) == 0 || strncmp(name, silent, strlen(silent)) == 0;
-}
-
 /* Joins what ranks hold of one step and call. */
 static outcome join(const gathering *g, holding *all, size_t count, const holding **parts, size_t room,
                     whole *out)
@@ -352,7 +381,7 @@ static outcome join(const gathering *g, holding *all, size_t count, const holdin
     }
     if (!is_placed) { /* a number that the program logged, or a run of an older version */
         bool is_share = is_of_part(tt_run_site_name(g->run, g->site));
-        out->is_unplaced = count > 1 && !is_share;
+        out->is_unplaced = g->ranks > 1 && !is_share;
         out->is_unequal = !is_share && !are_equal(all, count);
         for (size_t i = 0; i < count; i++)
             parts[i] = &all[i];
@@ -638,12 +667,15 @@ static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
     row_maker made = { 0 };
     norms n = { 0 };
     tt_status st = TT_OK;
+    for (g.seen_cap = 16; g.seen_cap < 2 * (size_t)g.run->count;)
+        g.seen_cap *= 2;
+    g.seen = calloc(g.seen_cap, sizeof *g.seen);
     for (int32_t f = 0; st == TT_OK && f < g.run->count; f++)
         st = read_part(&g, f);
-    joined->site[site].ranks = (int32_t)g.part_count;
+    joined->site[site].ranks = g.ranks;
     joined->site[site].rank = g.part_count > 0 ? g.run->taps[g.parts[0].file]->rank : -1;
     bool has_norm = is_norm(tt_run_site_name(g.run, site));
-    if (st == TT_OK && has_norm && g.part_count > 1)
+    if (st == TT_OK && has_norm && g.ranks > 1)
         st = read_norms(joined, tap, &n);
     qsort(g.entries, g.count, sizeof *g.entries, by_step);
     holding *all = calloc(g.part_count + 1, sizeof *all);
@@ -833,6 +865,24 @@ tt_run *tt_run_parts(tt_run *run)
 {
     tt_join *join = join_of(run);
     return join != NULL ? join->parts : run;
+}
+
+void tt_run_join_all(tt_run *joined)
+{
+    tt_join *join = join_of(joined);
+    if (join == NULL)
+        return;
+    for (int32_t site = 0; site < join->count; site++)
+        tt_join_make(join, joined->taps[0], site);
+    for (int32_t f = 0; f < join->parts->count; f++) {
+        tt_tap *tap = join->parts->taps[f];
+        tt_index_forget(&tap->index);
+        tt_sites_clear(tap->sites);
+        tap->placement_count = tap->placements_sorted = 0;
+        free(tap->placements);
+        tap->placements = NULL;
+        tap->placement_cap = 0;
+    }
 }
 
 const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site)

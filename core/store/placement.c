@@ -183,9 +183,16 @@ static tt_status read_boxes(tt_tap *tap, tt_cursor *cursor, tt_placement *p)
     return TT_OK;
 }
 
-tt_status tt_placement_read(tt_tap *tap, tt_cursor *cursor)
+/* Reads what many sites share: all but the number of the site. */
+static tt_status read_known(tt_tap *tap, tt_cursor *cursor, tt_known_placement **out)
 {
-    int32_t site = (int32_t)take(cursor, INT32_MAX);
+    enum { REMEMBERED = 64 };
+    uint64_t hash = tt_block_hash(cursor->at, tt_cursor_left(cursor));
+    for (int32_t i = tap->known_count; i > 0 && i > tap->known_count - REMEMBERED; i--)
+        if (tap->known[i - 1]->hash == hash) {
+            *out = (tt_known_placement *)(uintptr_t)tap->known[i - 1];
+            return TT_OK;
+        }
     tt_placement p = { .step = tt_cursor_signed(cursor), .mesh = take_u64(cursor) };
     p.source = (tt_placement_source)take(cursor, TT_PLACED_BY_COUNT_ - 1);
     p.mesh_ndim = (int32_t)take(cursor, TT_MESH_DIMS);
@@ -202,15 +209,32 @@ tt_status tt_placement_read(tt_tap *tap, tt_cursor *cursor)
     p.ndim = (int32_t)take(cursor, TT_MAX_DIM + 1) - 1;
     for (int32_t d = 0; d < p.ndim; d++)
         p.shape[d] = (int64_t)take(cursor, INT64_MAX / 2);
+    tt_status st = cursor->is_bad ? TT_EFORMAT : read_boxes(tap, cursor, &p);
+    tt_known_placement *known = st == TT_OK ? keep(tap, sizeof *known) : NULL;
+    if (st == TT_OK && known == NULL)
+        st = TT_EFORMAT;
+    if (st == TT_OK)
+        st = tt_grow(&tap->known, &tap->known_cap, (size_t)tap->known_count + 1, sizeof(void *));
+    if (st < 0)
+        return st;
+    *known = (tt_known_placement){ .hash = hash, .placement = p };
+    tap->known[tap->known_count++] = *out = known;
+    return TT_OK;
+}
+
+tt_status tt_placement_read(tt_tap *tap, tt_cursor *cursor)
+{
+    int32_t site = (int32_t)take(cursor, INT32_MAX);
+    tt_known_placement *known;
     if (cursor->is_bad || tap->placement_count >= PLACEMENTS_MAX)
         return TT_EFORMAT;
-    tt_status st = read_boxes(tap, cursor, &p);
+    tt_status st = read_known(tap, cursor, &known);
     if (st == TT_OK)
         st = tt_grow(&tap->placements, &tap->placement_cap, (size_t)tap->placement_count + 1,
                      sizeof *tap->placements);
     if (st == TT_OK) {
         tap->placements[tap->placement_count] =
-            (tt_site_placement){ .site = site, .order = tap->placement_count, .placement = p };
+            (tt_site_placement){ .site = site, .order = tap->placement_count, .known = known };
         tap->placement_count++;
     }
     return st;
@@ -221,8 +245,9 @@ static int by_site(const void *a, const void *b)
     const tt_site_placement *x = a, *y = b;
     if (x->site != y->site)
         return x->site < y->site ? -1 : 1;
-    if (x->placement.step != y->placement.step)
-        return x->placement.step < y->placement.step ? -1 : 1;
+    int64_t step_x = x->known->placement.step, step_y = y->known->placement.step;
+    if (step_x != step_y)
+        return step_x < step_y ? -1 : 1;
     return x->order < y->order ? -1 : 1;
 }
 
@@ -232,6 +257,22 @@ void tt_placements_sort(tt_tap *tap)
         return;
     qsort(tap->placements, (size_t)tap->placement_count, sizeof *tap->placements, by_site);
     tap->placements_sorted = tap->placement_count;
+}
+
+uint64_t tt_placement_class(const tt_placement *p, const tt_known_mesh *known, bool *is_known)
+{
+    if (p == NULL || known == NULL || p->mesh_ndim != known->mesh.ndim)
+        return 0;
+    uint64_t class = known->grid;
+    for (int32_t d = 0; d < p->mesh_ndim; d++) {
+        tt_spread spread = p->on[d].spread;
+        bool is_shared = spread == TT_SPREAD_REPLICA || spread == TT_SPREAD_UNKNOWN;
+        *is_known &= spread != TT_SPREAD_UNKNOWN;
+        uint64_t x = (uint64_t)spread << 32 | (is_shared ? 0 : (uint64_t)known->mesh.coordinate[d] + 1);
+        x = (class ^ x) * UINT64_C(0x9e3779b97f4a7c15);
+        class = x ^ x >> 29;
+    }
+    return class | 1;
 }
 
 /* ---- asked for ----------------------------------------------------------------- */
@@ -259,10 +300,11 @@ const tt_placement *tt_run_placement(const tt_run *run, int32_t file, int32_t si
     while (low < high) { /* the first behind the wanted one */
         int32_t middle = low + (high - low) / 2;
         const tt_site_placement *at = &tap->placements[middle];
-        if (at->site < local || (at->site == local && at->placement.step <= step))
+        if (at->site < local || (at->site == local && at->known->placement.step <= step))
             low = middle + 1;
         else
             high = middle;
     }
-    return low > 0 && tap->placements[low - 1].site == local ? &tap->placements[low - 1].placement : NULL;
+    return low > 0 && tap->placements[low - 1].site == local ? &tap->placements[low - 1].known->placement
+                                                             : NULL;
 }

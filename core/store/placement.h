@@ -16,6 +16,10 @@ tt_status tt_placement_put(int32_t site, const tt_placement *placement, tt_buf *
 /* Reads a section into memory of the file's arena; TT_EFORMAT: it cannot be. */
 tt_status tt_mesh_read(tt_tap *tap, tt_cursor *cursor);
 tt_status tt_placement_read(tt_tap *tap, tt_cursor *cursor);
+/* A number that ranks share which ought to hold the same part of a tensor: that of the grid, of the layout and of the
+ * place along the axes that split it; 0: the placement does not fit its mesh.  Along an axis of which nothing is known
+ * ranks share it, too (*is_known: false). */
+uint64_t tt_placement_class(const tt_placement *p, const tt_known_mesh *known, bool *is_known);
 /* After sections were read: makes placements ready to be found. */
 void tt_placements_sort(tt_tap *tap);
 

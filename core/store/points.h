@@ -127,6 +127,10 @@ void tt_points_get(const tt_points *points, uint32_t i, tt_point *out);
 /* The bytes of a BYTES column for point i; NULL: it has none. */
 const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len);
 
+/* Adds what the points say (steps, calls, sums, extremes, digests; not times) to a chain: two files whose chains are
+ * equal hold the same. */
+uint64_t tt_points_chain(const tt_points *points, uint64_t chain);
+
 /* The first point with a NaN or an infinity; -1: none. */
 int64_t tt_points_nonfinite(const tt_points *points);
 

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/replicas.h"
 
+#include "store/placement.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +25,10 @@ typedef struct member {
     int32_t file;
     uint64_t class; /* equal: they ought to hold the same; 0: nobody says so ... */
     int64_t since;  /* ... from this step on */
+    uint64_t chain; /* of all its points; 0: not known */
     mark *marks;    /* owned; by step and call */
     size_t count, cap;
-    bool is_read;
+    bool is_read, is_done; /* done: compared */
 } member;
 
 typedef struct comparison {
@@ -43,23 +46,16 @@ static uint64_t mix(uint64_t into, uint64_t x)
 
 /* ---- classes -------------------------------------------------------------------- */
 
-/* A number that replicas share: that of the grid, of the layout, and of the place along its other axes. */
-static uint64_t class_of(const tt_placement *p, const tt_known_mesh *known)
+/* Is it whole, or one of several equal parts?  Addends are neither. */
+static bool has_replicas(const tt_placement *p)
 {
-    bool has_replicas = false;
-    if (p == NULL || known == NULL || p->mesh_ndim != known->mesh.ndim)
-        return 0;
-    const tt_mesh *mesh = &known->mesh;
-    uint64_t class = known->grid;
-    for (int32_t d = 0; d < mesh->ndim; d++) {
-        bool is_replica = p->on[d].spread == TT_SPREAD_REPLICA;
-        if (p->on[d].spread == TT_SPREAD_UNKNOWN || p->on[d].spread == TT_SPREAD_PARTIAL)
-            return 0;
-        has_replicas |= is_replica && mesh->size[d] > 1;
-        class = mix(class, p->on[d].spread);
-        class = mix(class, is_replica ? UINT64_MAX : (uint64_t)mesh->coordinate[d]);
+    bool has_any = false;
+    for (int32_t d = 0; d < p->mesh_ndim; d++) {
+        if (p->on[d].spread == TT_SPREAD_PARTIAL)
+            return false;
+        has_any |= p->on[d].spread == TT_SPREAD_REPLICA;
     }
-    return has_replicas ? class | 1 : 0;
+    return has_any;
 }
 
 /* Finds the class of each file by its latest placement; false: no two ought to be equal. */
@@ -72,13 +68,17 @@ static bool find_classes(comparison *c)
         m->file = f;
         m->class = 0;
         m->count = 0;
-        m->is_read = false;
+        m->is_read = m->is_done = false;
         if (row == NULL || row->stored == 0 || c->run->taps[f]->child != 0)
             continue;
         const tt_placement *p =
             tt_run_placement(c->run, f, c->site, row->chunks[row->count - 1].last_step);
-        m->class = class_of(p, p != NULL ? tt_run_known_mesh(c->run, f, p->mesh) : NULL);
+        bool is_known = p != NULL && has_replicas(p);
+        uint64_t class =
+            is_known ? tt_placement_class(p, tt_run_known_mesh(c->run, f, p->mesh), &is_known) : 0;
+        m->class = is_known ? class : 0;
         m->since = p != NULL ? p->step : 0;
+        m->chain = m->since <= row->chunks[0].first_step ? tt_index_chain(row) : 0;
         has_any |= m->class != 0;
     }
     return has_any;
@@ -298,18 +298,26 @@ static tt_status compare_class(comparison *c, int32_t first, tt_replicas *out)
 {
     member *reference = &c->members[first];
     const mark *at = NULL;
-    tt_status st = read_member(c, reference);
+    tt_status st = TT_OK;
     int32_t count = 1;
     for (int32_t f = first + 1; st == TT_OK && f < c->count; f++) {
         member *m = &c->members[f];
         if (m->class != reference->class)
             continue;
         count++;
-        st = read_member(c, m);
+        m->is_done = true;
+        if (m->chain != 0 && m->chain == reference->chain)
+            continue; /* the footers say that they are equal */
+        st = read_member(c, reference);
+        if (st == TT_OK)
+            st = read_member(c, m);
         const mark *difference = st == TT_OK ? find_difference(reference, m) : NULL;
         at = difference != NULL && is_earlier(difference, at) ? difference : at;
     }
     out->compared += count > 1;
+    for (int32_t f = first; st == TT_OK && at != NULL && f < c->count; f++)
+        if (c->members[f].class == reference->class)
+            st = read_member(c, &c->members[f]); /* all of them vote */
     if (st == TT_OK && at != NULL)
         st = add_odd(c, reference->class, at, at == &reference->marks[0], out);
     return st;
@@ -334,7 +342,7 @@ tt_status tt_replicas_find(tt_run *run, tt_replicas *out)
         if (!is_wanted(tt_run_site_name(run, c.site)) || !find_classes(&c))
             continue;
         for (int32_t f = 0; st == TT_OK && f < c.count; f++)
-            if (c.members[f].class != 0 && !c.members[f].is_read)
+            if (c.members[f].class != 0 && !c.members[f].is_done)
                 st = compare_class(&c, f, out);
     }
     for (int32_t f = 0; c.members != NULL && f < c.count; f++)

@@ -55,6 +55,7 @@ static void free_tap(tt_tap *tap)
     free(tap->settings);
     free(tap->meshes);
     free(tap->placements);
+    free((void *)tap->known);
     tt_join_free(tap->join);
     free(tap->path);
     free(tap);

@@ -12,10 +12,16 @@ typedef struct tt_known_mesh {
     tt_mesh mesh;  /* its texts and ranks are in the arena, as the boxes of placements */
 } tt_known_mesh;
 
+/* A placement that many sites of a file share. */
+typedef struct tt_known_placement {
+    uint64_t hash; /* of its bytes */
+    tt_placement placement;
+} tt_known_placement;
+
 typedef struct tt_site_placement {
     int32_t site;  /* as in the file */
     int32_t order; /* of appearance */
-    tt_placement placement;
+    const tt_known_placement *known;
 } tt_site_placement;
 
 typedef struct tt_join tt_join; /* of join.h */
@@ -41,8 +47,9 @@ typedef struct tt_tap { /* one file of a run */
     tt_setting *settings;               /* owned */
     tt_known_mesh *meshes;              /* owned */
     tt_site_placement *placements;      /* owned; by site and step */
-    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted;
-    size_t note_cap, module_cap, setting_cap, mesh_cap, placement_cap;
+    const tt_known_placement **known;   /* owned; the different ones, in the arena */
+    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted, known_count;
+    size_t note_cap, module_cap, setting_cap, mesh_cap, placement_cap, known_cap;
     size_t placement_bytes;
     tt_join *join; /* owned; NULL: a file; else its points are made of those of other files */
     size_t text_bytes;

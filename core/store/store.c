@@ -138,6 +138,10 @@ tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, t
         int64_t i = tt_points_nonfinite(points);
         row->nonfinite = i < 0 ? -1 : row->points + i;
     }
+    if (row->chained == row->points) {
+        row->chain = tt_points_chain(points, row->chain);
+        row->chained += points->n;
+    }
     st = tt_store_put_chunk(store, site, row->points, points, err);
     row->scanned = row->points;
     return st;
@@ -172,6 +176,7 @@ tt_status tt_store_section(tt_store *store, tt_section kind, const void *bytes, 
 {
     tt_buf section = { 0 };
     tt_buf_append(&section, bytes, len);
+    store->index.has_mesh |= kind == TT_SECTION_MESH;
     return put_text(store, kind, &section, err);
 }
 

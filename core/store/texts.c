@@ -130,6 +130,7 @@ tt_status tt_run_texts(tt_tap *tap)
     while (st != TT_ENOMEM && tap->notes_read < tap->index.notes.count)
         st = read_notes(tap, tap->index.notes.at[tap->notes_read++]);
     tt_placements_sort(tap);
+    tt_buf_free(&tap->scan.body);        /* of a thousand files it would be most of the memory */
     return st == TT_ENOMEM ? st : TT_OK; /* damaged texts are missing texts */
 }
 

@@ -60,12 +60,33 @@ static void a_name_is_told_once_and_with_all_its_bytes(void **state)
     assert_int_equal(READ(TT_SECTION_SITES, 0, 2, 'a'), TT_EFORMAT);
 }
 
+static void a_chain_is_of_a_site_that_is_there(void **state)
+{
+    (void)state;
+    assert_int_equal(READ(TT_SECTION_CHAIN, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8), TT_EFORMAT);
+    assert_int_equal(READ(TT_SECTION_CHAIN, 0, 5, 1), TT_EFORMAT);
+}
+
+static void a_chain_that_does_not_fit_its_points_is_not_believed(void **state)
+{
+    (void)state;
+    tt_index_site row = { .points = 5, .stored = 5, .chain = 9, .chained = 5 };
+    assert_true(tt_index_chain(&row) != 0);
+    row.chained = 4; /* points came after it was written down */
+    assert_true(tt_index_chain(&row) == 0);
+    row.chained = 5;
+    row.stored = 4; /* one is damaged */
+    assert_true(tt_index_chain(&row) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_lie_in_the_file),
         cmocka_unit_test(holes_end_behind_their_start),
         cmocka_unit_test(a_name_is_told_once_and_with_all_its_bytes),
+        cmocka_unit_test(a_chain_is_of_a_site_that_is_there),
+        cmocka_unit_test(a_chain_that_does_not_fit_its_points_is_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_join.c -- the points of all ranks, joined, are those of the whole tensor.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap_tools.h"
+#include "store/run.h"
 
 #include "run_folder.h"
 
@@ -179,6 +179,50 @@ static void replicas_count_once(void **state)
     end(&j);
 }
 
+static uint64_t chain_of(const tt_run *run, int32_t file)
+{
+    return tt_index_chain(tt_run_row(run, file, 0));
+}
+
+/* Replicas that are equal are known by their footers, also if one of them was resumed. */
+static void footers_tell_which_replicas_are_equal(void **state)
+{
+    (void)state;
+    job j = begin(4, 1, "parameter/w");
+    for (int32_t r = 0; r < 4; r++) {
+        place(&j, r, TT_SPREAD_REPLICA, TT_SPREAD_COUNT_);
+        for (int64_t step = 0; step < 5; step++) {
+            whole[3][3] = r == 3 && step == 4 ? nextafterf(whole[3][3], 9) : whole[3][3];
+            if (r == 2 && step == 3) {
+                assert_int_equal(tt_recorder_close(j.rec[r], 30, &err), TT_OK);
+                const tt_recorder_options options = { .rank = r, .resumes = true };
+                assert_int_equal(tt_recorder_open(j.folder, &options, &j.rec[r], &err), TT_OK);
+                j.site[r] = site_of(j.rec[r], "parameter/w");
+            }
+            put_rows(&j, r, 0, ROWS, step);
+            if (r == 1) /* written one by one, with and without a digest */
+                assert_int_equal(tt_recorder_flush(j.rec[r], &err), TT_OK);
+            assert_int_equal(tt_recorder_add(j.rec[r], &(tt_event){ .site = j.site[r],
+                                                                    .step = step,
+                                                                    .call = 1,
+                                                                    .stats = &(tt_stats){ .count = 1 } }),
+                             TT_OK);
+        }
+        fill();
+    }
+    tt_run *run = join(&j);
+    assert_true(chain_of(j.parts, 0) != 0);
+    assert_true(chain_of(j.parts, 0) == chain_of(j.parts, 1));
+    assert_true(chain_of(j.parts, 0) == chain_of(j.parts, 2));
+    assert_true(chain_of(j.parts, 0) != chain_of(j.parts, 3));
+    const tt_joined_site *site = tt_run_joined(run, 0);
+    assert_int_equal(site->ranks, 4);
+    assert_int_equal(site->points, 10);
+    assert_int_equal(site->unequal, 1);
+    assert_int_equal(site->first_unequal, 4);
+    end(&j);
+}
+
 static void replicas_that_differ_are_counted(void **state)
 {
     (void)state;
@@ -319,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_of_any_size_make_the_whole),
         cmocka_unit_test(replicas_count_once),
+        cmocka_unit_test(footers_tell_which_replicas_are_equal),
         cmocka_unit_test(replicas_that_differ_are_counted),
         cmocka_unit_test(a_split_batch_is_pooled),
         cmocka_unit_test(a_missing_part_claims_nothing),

@@ -142,12 +142,13 @@ static void hostile_bytes_are_rejected(void **state)
             tt_cursor cursor = tt_cursor_over(bytes, by % 2 == 0 ? good.len : cut);
             tt_status st = tt_placement_read(&tap, &cursor);
             assert_true(st == TT_OK || st == TT_EFORMAT);
-            for (int32_t i = 0; st == TT_OK && i < tap.placements[0].placement.box_count; i++)
-                for (int32_t d = 0; d < tap.placements[0].placement.ndim; d++) {
-                    const tt_placement *q = &tap.placements[0].placement;
+            for (int32_t i = 0; st == TT_OK && i < tap.placements[0].known->placement.box_count; i++)
+                for (int32_t d = 0; d < tap.placements[0].known->placement.ndim; d++) {
+                    const tt_placement *q = &tap.placements[0].known->placement;
                     assert_true(q->boxes[i].offset[d] + q->boxes[i].size[d] <= q->shape[d]);
                 }
             free(tap.placements);
+            free((void *)tap.known);
             tt_arena_free(&tap.texts);
         }
     tt_buf_free(&good);

@@ -1,4 +1,4 @@
-"""Commands and the page show a job of many ranks as a run of one, and one rank where it is asked for.
+"""Commands and the page show a job of many ranks as a run of one, or one rank of it.
 
 SPDX-License-Identifier: Apache-2.0
 """
