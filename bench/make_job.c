@@ -1,10 +1,11 @@
 /* make_job.c -- writes the files of a job of many ranks for bench_job.py.
  *
- *     make_job FOLDER RANKS STEPS SITES [ODD STEP]
+ *     make_job FOLDER RANKS STEPS SITES WAY [ODD STEP]
  *
- * A mesh of data by tensor parallelism (8 ranks, or as many as there are).  A third of the sites are parameters and a
- * third gradients: sharded over tp, replicas over dp, with digests; the others are activations, of which each rank has
- * its part of the batch, and a loss.  From STEP on, rank ODD holds another parameter than its replicas.
+ * A third of the sites are parameters and a third gradients, with digests; the others are activations, of which each
+ * rank has its part of the batch, and a loss.  WAY dp-tp: a mesh of data by tensor parallelism (8 ranks), parameters
+ * sharded over tp, replicas over dp.  WAY fsdp: parameters are sharded over all ranks, so that none are replicas.
+ * From STEP on, rank ODD holds another parameter than its replicas.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 
@@ -18,6 +19,7 @@ enum { COLUMNS = 1024, ROWS = 4096, BATCH = 16 };
 typedef struct job {
     const char *folder;
     int ranks, tp, steps, sites, odd, odd_step;
+    bool is_fsdp;
     int32_t *all; /* owned */
 } job;
 
@@ -56,10 +58,11 @@ static tt_stats make_stats(uint64_t seed, int64_t count, int site, int step)
 static int write_point(const job *j, tt_recorder *rec, int rank, int32_t number, int site, int step)
 {
     bool is_part = kind_of(site) != 2;
+    const int shards = j->is_fsdp ? j->ranks : j->tp;
     bool is_odd = rank == j->odd && step >= j->odd_step && site == 3;
-    uint64_t whose = (uint64_t)(is_part ? rank % j->tp : rank / j->tp); /* replicas have the same */
+    uint64_t whose = (uint64_t)(is_part ? rank % shards : rank / j->tp); /* replicas have the same */
     uint64_t seed = ((uint64_t)site << 32 | (uint64_t)step) * 4096 + whose;
-    tt_stats s = make_stats(seed, is_part ? ROWS / j->tp * COLUMNS : BATCH * COLUMNS, site, step);
+    tt_stats s = make_stats(seed, is_part ? ROWS / shards * COLUMNS : BATCH * COLUMNS, site, step);
     tt_digest digest = { seed * UINT64_C(0x9e3779b97f4a7c15), ~seed };
     if (is_odd) { /* one unit in the last place of one weight */
         s.sum += 6e-8;
@@ -82,16 +85,15 @@ static int write_point(const job *j, tt_recorder *rec, int rank, int32_t number,
 
 static int place(const job *j, tt_recorder *rec, uint64_t mesh, int32_t number, int kind)
 {
-    const tt_placement p = {
-        .mesh = mesh,
-        .source = TT_PLACED_BY_WRAPPER,
-        .mesh_ndim = 2,
-        .on = { { .spread = kind < 2 ? TT_SPREAD_REPLICA : TT_SPREAD_BATCH, .factor = 1 },
-                { .spread = kind < 2 ? TT_SPREAD_SHARD : TT_SPREAD_REPLICA, .factor = 1 } },
-        .ndim = kind < 2 ? 2 : -1,
-        .shape = { ROWS, COLUMNS }
-    };
-    (void)j;
+    const tt_spread data = kind == 2 ? TT_SPREAD_BATCH : j->is_fsdp ? TT_SPREAD_SHARD : TT_SPREAD_REPLICA;
+    const tt_placement p = { .mesh = mesh,
+                             .source = TT_PLACED_BY_WRAPPER,
+                             .mesh_ndim = 2,
+                             .on = { { .spread = data, .factor = 1 },
+                                     { .spread = kind < 2 ? TT_SPREAD_SHARD : TT_SPREAD_REPLICA,
+                                       .factor = 1 } },
+                             .ndim = kind < 2 ? 2 : -1,
+                             .shape = { ROWS, COLUMNS } };
     return tt_recorder_place(rec, number, &p) < 0;
 }
 
@@ -148,19 +150,18 @@ static int write_rank(const job *j, int rank)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5 && argc != 7) {
-        (void)fprintf(stderr, "make_job FOLDER RANKS STEPS SITES [ODD STEP]\n");
+    if (argc != 6 && argc != 8) {
+        (void)fprintf(stderr, "make_job FOLDER RANKS STEPS SITES WAY [ODD STEP]\n");
         return 1;
     }
-    job j = { argv[1],
-              atoi(argv[2]),
-              8,
-              atoi(argv[3]),
-              atoi(argv[4]),
-              argc == 7 ? atoi(argv[5]) : -1,
-              argc == 7 ? atoi(argv[6]) : 0,
-              NULL };
-    j.tp = j.ranks % j.tp == 0 ? j.tp : 1;
+    job j = { .folder = argv[1],
+              .ranks = atoi(argv[2]),
+              .steps = atoi(argv[3]),
+              .sites = atoi(argv[4]),
+              .is_fsdp = strcmp(argv[5], "fsdp") == 0,
+              .odd = argc == 8 ? atoi(argv[6]) : -1,
+              .odd_step = argc == 8 ? atoi(argv[7]) : 0 };
+    j.tp = !j.is_fsdp && j.ranks % 8 == 0 ? 8 : 1;
     j.all = calloc((size_t)j.ranks + 1, sizeof *j.all);
     for (int r = 0; j.all != NULL && r < j.ranks; r++)
         j.all[r] = r;

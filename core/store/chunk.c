@@ -224,7 +224,7 @@ static tt_status add_bytes(const tt_chunk *chunk, tt_column column, const uint64
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)
 {
     uint32_t n = chunk->entry.n, before = points->n;
-    if (before + n > TT_CHUNK_POINTS_MAX)
+    if (n > UINT32_MAX / 2 - before)
         return TT_EFORMAT;
     tt_status st = tt_points_reserve(points, before + n, 0);
     if (st < 0)

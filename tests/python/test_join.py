@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forged import BATCH, HIST, REPLICA, SHARD, STATS, Site, write_job
 
 import tensortap as tt
 from tensortap import _core
 
-REPLICA, SHARD, PARTIAL, BATCH = 0, 1, 2, 3
 RNG = np.random.default_rng(0)
 WHOLE = RNG.normal(size=(10, 6)).astype(np.float32)
 
@@ -74,3 +74,60 @@ def test_a_run_without_placements_is_read_as_before(tmp_path: Path) -> None:
     opened = tt.open(tmp_path / "run")
     assert opened.series("x")[0].tolist() == [0, 0]
     assert opened.joined("x") is None
+
+
+@pytest.mark.parametrize("spreads", [(SHARD, SHARD), (BATCH, SHARD), (BATCH, REPLICA)])
+@pytest.mark.parametrize("is_uneven", [False, True])
+def test_whole_series_are_joined_as_single_points_are(
+    tmp_path: Path, spreads: tuple[int, int], is_uneven: bool
+) -> None:
+    """Histograms are joined point by point; the statistics beside them are the same."""
+    split = np.array_split(np.arange(10), 6) if is_uneven else np.split(np.arange(12), 6)
+
+    def part(rank: int, step: int) -> np.ndarray:
+        seed = rank // 2 if spreads[1] == REPLICA else rank
+        rows = split[seed] if spreads[0] == SHARD else split[seed % 2]
+        return (
+            np.random.default_rng(100 * step + seed).normal(size=(len(rows), 4)).astype(np.float32)
+        )
+
+    shape = (10 if is_uneven else 12, 4) if spreads[0] == SHARD else (4, 4)
+    site = Site("activation/x", spreads, part, shape)
+    runs = [
+        tt.open(write_job(tmp_path / name, (3, 2), [site], 5, products))
+        for name, products in (("series", STATS), ("points", STATS | HIST))
+    ]
+    for field in (
+        "count",
+        "min",
+        "max",
+        "absmax",
+        "sum",
+        "mean",
+        "std",
+        "l1",
+        "l2",
+        "rms",
+        "zeros",
+    ):
+        (steps, values), (expected_steps, expected) = (one.series(site.name, field) for one in runs)
+        assert len(steps) == 5
+        assert (steps.tolist(), values.tolist()) == (expected_steps.tolist(), expected.tolist())
+    shapes = [one.stats(site.name, 2).shape for one in runs]
+    assert shapes[0] == shapes[1]
+
+
+def test_a_series_of_more_points_than_a_chunk_holds_is_whole(tmp_path: Path) -> None:
+    points, mesh = 70_000, array("i", range(2))
+    for rank in range(2):
+        run = _core.Recorder(str(tmp_path / "run"), rank=rank, products=2)
+        run.tensor("parameter/w", WHOLE[5 * rank : 5 * rank + 5])
+        mesh_id = run.mesh(("dp",), (2,), (rank,), mesh)
+        run.place(0, 0, mesh_id, 0, ((SHARD, 0, 1, 0),), WHOLE.shape, ())
+        for _ in range(points - 1):
+            run.step()
+            run.tensor("parameter/w", WHOLE[5 * rank : 5 * rank + 5])
+        run.close()
+    joined = tt.open(tmp_path / "run").joined("parameter/w")
+    assert joined is not None
+    assert (joined.points, joined.incomplete) == (points, 0)

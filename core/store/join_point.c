@@ -1,0 +1,289 @@
+/* join_point.c -- what the ranks hold of one step and call, put together.
+ *
+ * Ranks of one class hold the same part, and one of them stands for it; the classes together hold the whole tensor.
+ * Numbers that are a part are never given for the whole: where a part is missing, or the counts do not add up to the
+ * global shape, there is no point.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/join_parts.h"
+
+#include "summary/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+void tt_holding_place(const tt_gathering *g, int32_t file, int64_t step, tt_holding *h)
+{
+    h->placement = tt_run_placement(g->run, file, g->site, step);
+    const tt_known_mesh *known =
+        h->placement != NULL ? tt_run_known_mesh(g->run, file, h->placement->mesh) : NULL;
+    h->mesh = known != NULL ? &known->mesh : NULL;
+    h->grid = known != NULL ? known->grid : 0;
+}
+
+static bool is_spread(const tt_holding *h, int32_t d, tt_spread spread)
+{
+    return h->placement->on[d].spread == spread;
+}
+
+bool tt_holding_is_alike(const tt_holding *a, const tt_holding *b)
+{
+    if (a->mesh->ndim != b->mesh->ndim || a->placement->ndim != b->placement->ndim)
+        return false;
+    for (int32_t d = 0; d < a->mesh->ndim; d++)
+        if (a->placement->on[d].spread != b->placement->on[d].spread)
+            return false;
+    return a->grid == b->grid;
+}
+
+bool tt_holding_find_class(tt_holding *h, int64_t *classes, bool *is_guess)
+{
+    h->number = 0;
+    *classes = 1;
+    if (h->placement == NULL || h->mesh == NULL || h->placement->mesh_ndim != h->mesh->ndim)
+        return false;
+    for (int32_t d = 0; d < h->mesh->ndim; d++) {
+        *is_guess |= is_spread(h, d, TT_SPREAD_UNKNOWN);
+        if (is_spread(h, d, TT_SPREAD_SHARD) || is_spread(h, d, TT_SPREAD_BATCH)) {
+            h->number = h->number * h->mesh->size[d] + h->mesh->coordinate[d];
+            *classes *= h->mesh->size[d];
+        }
+    }
+    return true;
+}
+
+bool tt_holding_is_addend(const tt_holding *h)
+{
+    for (int32_t d = 0; h->placement != NULL && d < h->placement->mesh_ndim; d++)
+        if (is_spread(h, d, TT_SPREAD_PARTIAL))
+            return true;
+    return false;
+}
+
+int64_t tt_holding_count_whole(const tt_holding *h)
+{
+    int64_t count = 1;
+    bool has_shard = false;
+    for (int32_t d = 0; d < h->mesh->ndim; d++) {
+        has_shard |= is_spread(h, d, TT_SPREAD_SHARD);
+        if (is_spread(h, d, TT_SPREAD_BATCH))
+            count *= h->mesh->size[d];
+    }
+    if (!has_shard || h->placement->ndim < 0)
+        return -1;
+    for (int32_t d = 0; d < h->placement->ndim; d++)
+        if (__builtin_mul_overflow(count, h->placement->shape[d], &count))
+            return INT64_MAX; /* no parts add up to that */
+    return count;
+}
+
+static bool is_equal(const tt_point *a, const tt_point *b)
+{
+    uint32_t both = a->products & b->products;
+    if (both & TT_PRODUCT_DIGEST)
+        return a->digest.low == b->digest.low && a->digest.high == b->digest.high;
+    if (both & TT_PRODUCT_SCALAR && !(both & TT_PRODUCT_STATS))
+        return a->scalar == b->scalar || (isnan(a->scalar) && isnan(b->scalar));
+    return a->stats.count == b->stats.count && a->stats.sumsq == b->stats.sumsq &&
+           a->stats.sum == b->stats.sum && a->stats.min == b->stats.min && a->stats.max == b->stats.max &&
+           a->stats.nan == b->stats.nan;
+}
+
+static bool are_equal(const tt_holding *all, size_t count)
+{
+    size_t i = 1;
+    while (i < count && is_equal(&all[0].point, &all[i].point))
+        i++;
+    return i >= count;
+}
+
+/* The histogram of a point is added to one; false: it has none that can be read. */
+static bool add_hist(const tt_gathering *g, const tt_holding *h, tt_hist *into)
+{
+    tt_hist_bin *bins = g->bins;
+    size_t len, count = 0;
+    const char *bytes =
+        tt_points_bytes(&g->parts[h->from->part].points, TT_COLUMN_HIST, h->from->i, &len);
+    if (bytes == NULL || bins == NULL || tt_hist_unpack(bytes, len, bins, TT_JOIN_BINS, &count) < 0 ||
+        count > TT_JOIN_BINS)
+        return false;
+    static const double outside[] = { NAN, INFINITY, -INFINITY };
+    const int64_t outsiders[] = { h->point.stats.nan, h->point.stats.posinf, h->point.stats.neginf };
+    for (int i = 0; i < 3; i++)
+        tt_hist_add_value(into, outside[i], outsiders[i]);
+    for (size_t i = 0; i < count; i++)
+        if (bins[i].count > h->point.stats.count)
+            return false;              /* not of this tensor */
+    for (size_t i = 0; i < count; i++) /* the edge nearest to zero is in the bin */
+        tt_hist_add_value(into, bins[i].high > 0 ? bins[i].low : bins[i].high, bins[i].count);
+    return true;
+}
+
+/* The exact sums of integers, which tt_stats_merge leaves alone. */
+static void merge_integers(tt_stats *into, const tt_stats *from)
+{
+    uint64_t low = into->isum_lo + from->isum_lo;
+    into->isum_hi = (int64_t)((uint64_t)into->isum_hi + (uint64_t)from->isum_hi + (low < from->isum_lo));
+    into->isum_lo = low;
+    into->imin =
+        from->count > 0 && (into->count == 0 || from->imin < into->imin) ? from->imin : into->imin;
+    into->imax =
+        from->count > 0 && (into->count == 0 || from->imax > into->imax) ? from->imax : into->imax;
+}
+
+void tt_join_merge(tt_stats *into, const tt_stats *from)
+{
+    merge_integers(into, from);
+    tt_stats_merge(into, from);
+    into->sum_imag += from->sum_imag;
+}
+
+void tt_join_find_shape(const tt_holding *const *parts, int64_t count, tt_point *out)
+{
+    const tt_holding *first = parts[0];
+    bool has_shard = false, has_batch = false;
+    for (int32_t d = 0; first->mesh != NULL && d < first->mesh->ndim; d++) {
+        has_shard |= is_spread(first, d, TT_SPREAD_SHARD);
+        has_batch |= is_spread(first, d, TT_SPREAD_BATCH);
+    }
+    if (has_shard && first->placement->ndim >= 0) {
+        int64_t row = 1; /* elements of one sample */
+        out->ndim = first->placement->ndim;
+        memcpy(out->shape, first->placement->shape, (size_t)out->ndim * sizeof *out->shape);
+        for (int32_t d = 1; d < out->ndim; d++)
+            row *= out->shape[d]; /* no overflow: the parts add up to the product of all */
+        if (has_batch && out->ndim > 0 && row > 0)
+            out->shape[0] = out->stats.count / row;
+        return;
+    }
+    for (int64_t k = 1; k < count && out->ndim > 0; k++) {
+        const tt_point *p = &parts[k]->point;
+        bool is_like = p->ndim == out->ndim && memcmp(p->shape + 1, out->shape + 1,
+                                                      (size_t)(p->ndim - 1) * sizeof *p->shape) == 0;
+        is_like = is_like && !__builtin_add_overflow(out->shape[0], p->shape[0], &out->shape[0]);
+        out->ndim = is_like ? out->ndim : -1;
+    }
+}
+
+/* The mean of numbers, such as the losses of the parts of a batch, is a number. */
+static void average(const tt_holding *const *parts, int64_t count, tt_stats *out)
+{
+    const int32_t dtype = out->dtype;
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++) {
+        const tt_stats *s = &parts[k]->point.stats;
+        sum += s->nan > 0                  ? (double)NAN
+               : s->posinf + s->neginf > 0 ? (s->posinf > 0 ? (double)INFINITY : (double)-INFINITY)
+                                           : s->mean;
+    }
+    double mean = sum / (double)count;
+    *out = (tt_stats){ .count = 1, .dtype = dtype };
+    if (isnan(mean))
+        out->nan = 1;
+    else if (isinf(mean))
+        *(mean > 0 ? &out->posinf : &out->neginf) = 1;
+    else
+        *out = (tt_stats){ .count = 1,
+                           .dtype = dtype,
+                           .zeros = mean == 0,
+                           .min = mean,
+                           .max = mean,
+                           .absmax = fabs(mean),
+                           .sum = mean,
+                           .mean = mean,
+                           .l1 = fabs(mean),
+                           .sumsq = mean * mean };
+}
+
+/* Combines the parts, which are in the order of the mesh. */
+static void combine(const tt_gathering *g, const tt_holding *const *parts, int64_t count, tt_whole *out)
+{
+    out->point = parts[0]->point;
+    double sum = 0;
+    bool has_hist = (out->point.products & TT_PRODUCT_HIST) != 0 && tt_hist_create(&out->hist) == TT_OK;
+    if (count == 1) {
+        if (has_hist && !add_hist(g, parts[0], out->hist))
+            out->point.products &= ~(uint32_t)TT_PRODUCT_HIST;
+        return;
+    }
+    if (out->point.products & TT_PRODUCT_STATS && out->point.ndim == 0) {
+        average(parts, count, &out->point.stats);
+        has_hist = false;
+    } else if (out->point.products & TT_PRODUCT_STATS) {
+        for (int64_t k = 1; k < count; k++)
+            tt_join_merge(&out->point.stats, &parts[k]->point.stats);
+    }
+    for (int64_t k = 0; k < count; k++) {
+        sum += parts[k]->point.scalar;
+        out->point.products &= parts[k]->point.products;
+        has_hist = has_hist && add_hist(g, parts[k], out->hist);
+    }
+    out->point.scalar = sum / (double)count;
+    out->point.products &= ~(uint32_t)(TT_PRODUCT_DIGEST | (has_hist ? 0 : TT_PRODUCT_HIST));
+    tt_join_find_shape(parts, count, &out->point);
+}
+
+size_t tt_join_room(const tt_gathering *g)
+{
+    return (size_t)g->run->count * TT_MESH_DIMS + 64;
+}
+
+bool tt_join_is_possible(const tt_stats *s)
+{
+    const int64_t most = INT64_C(1) << 40;
+    return s->count <= most && s->nan <= s->count && s->posinf <= s->count && s->neginf <= s->count &&
+           s->zeros <= s->count;
+}
+
+tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, const tt_holding **parts,
+                         size_t room, tt_whole *out)
+{
+    int64_t classes = 1, others, elements = 0; /* classes: those of the lowest rank's grid */
+    bool is_placed = false, is_guess = false;
+    *out = (tt_whole){ .parts = 1, .found = 1 };
+    for (size_t i = 0; i < count; i++) {
+        is_placed |= all[i].placement != NULL;
+        if (tt_holding_is_addend(&all[i]))
+            return TT_ADDENDS;
+    }
+    if (!is_placed) { /* a number that the program logged, or a run of an older version */
+        bool is_share = tt_join_is_ratio(tt_run_site_name(g->run, g->site));
+        out->is_unplaced = g->ranks > 1 && !is_share;
+        out->is_unequal = !is_share && !are_equal(all, count);
+        for (size_t i = 0; i < count; i++)
+            parts[i] = &all[i];
+        combine(g, parts, is_share ? (int64_t)count : 1, out);
+        return TT_JOINED;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!tt_holding_find_class(&all[i], i == 0 ? &classes : &others, &is_guess) ||
+            (is_guess && !g->trusts))
+            return TT_UNPLACED;
+    out->parts = classes;
+    out->found = 0;
+    if ((size_t)classes > room)
+        return TT_INCOMPLETE;
+    memset(parts, 0, (size_t)classes * sizeof *parts);
+    for (size_t i = 0; i < count; i++) {
+        if (!tt_holding_is_alike(&all[0],
+                                 &all[i])) /* another group of ranks: a replica of the tt_whole */
+            continue;
+        const tt_holding **at = &parts[all[i].number];
+        if (*at != NULL) {
+            out->is_unequal |= !is_equal(&(*at)->point, &all[i].point);
+            continue;
+        }
+        *at = &all[i];
+        out->found++;
+        if (!tt_join_is_possible(&all[i].point.stats))
+            return TT_INCOMPLETE;
+        elements += all[i].point.stats.count;
+    }
+    if (is_guess && out->is_unequal)
+        return TT_UNPLACED;
+    int64_t expected = tt_holding_count_whole(&all[0]);
+    bool has_stats = (all[0].point.products & TT_PRODUCT_STATS) != 0;
+    if (out->found < classes || (has_stats && expected >= 0 && elements != expected))
+        return TT_INCOMPLETE;
+    combine(g, parts, classes, out);
+    return TT_JOINED;
+}
