@@ -88,10 +88,10 @@ def spend(*command: object) -> Spent:
     return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def compare(*commands: list[object]) -> list[Spent]:
+def compare(*commands: list[object], turns: int = TURNS) -> list[Spent]:
     """Return the medians of commands that take turns."""
     spent: list[list[Spent]] = [[] for _ in commands]
-    for _ in range(TURNS):
+    for _ in range(turns):
         for command, mine in zip(commands, spent, strict=True):
             mine.append(spend(*command))
     return [Spent(*(median(column) for column in zip(*mine, strict=True))) for mine in spent]

@@ -43,7 +43,7 @@ typedef struct tt_gathering {
 
 /* Chooses the files of a site: of those that hold the same by their footers, and ought to, the first. */
 tt_status tt_gathering_choose(tt_gathering *g);
-/* Reads the points of one file behind those that are there; damaged ones are left out. */
+/* Reads the points of one file; damaged ones are left out. */
 tt_status tt_part_read(const tt_gathering *g, int32_t file, tt_points *out, bool *is_damaged);
 /* Reads all files that were chosen. */
 tt_status tt_gathering_read(tt_gathering *g);
@@ -90,6 +90,9 @@ int64_t tt_holding_count_whole(const tt_holding *h);
 /* Could a tensor have these counts?  A file may say anything, and sums of it must not overflow. */
 bool tt_join_is_possible(const tt_stats *s);
 void tt_join_merge(tt_stats *into, const tt_stats *from);
+/* The element of a tensor that has one, and the statistics of such a tensor. */
+double tt_join_number(const tt_stats *s);
+tt_stats tt_join_of_number(double x, int32_t dtype);
 /* The shape of the whole: that of its placement, or that of a batch whose parts differ in their first size
  * alone; else it is not known.  out: with the statistics of the whole and the shape of the first part. */
 void tt_join_find_shape(const tt_holding *const *parts, int64_t count, tt_point *out);

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/join_parts.h"
 
+#include "store/pack.h"
 #include "summary/stats.h"
 
 #include <math.h>
@@ -164,34 +165,40 @@ void tt_join_find_shape(const tt_holding *const *parts, int64_t count, tt_point 
     }
 }
 
+double tt_join_number(const tt_stats *s)
+{
+    return s->nan > 0                  ? (double)NAN
+           : s->posinf + s->neginf > 0 ? (s->posinf > 0 ? (double)INFINITY : (double)-INFINITY)
+                                       : s->mean;
+}
+
+tt_stats tt_join_of_number(double x, int32_t dtype)
+{
+    if (!isfinite(x))
+        return (tt_stats){ .count = 1,
+                           .dtype = dtype,
+                           .nan = isnan(x) != 0,
+                           .posinf = isinf(x) && x > 0,
+                           .neginf = isinf(x) && x < 0 };
+    return (tt_stats){ .count = 1,
+                       .dtype = dtype,
+                       .zeros = x == 0,
+                       .min = x,
+                       .max = x,
+                       .absmax = fabs(x),
+                       .sum = x,
+                       .mean = x,
+                       .l1 = fabs(x),
+                       .sumsq = x * x };
+}
+
 /* The mean of numbers, such as the losses of the parts of a batch, is a number. */
 static void average(const tt_holding *const *parts, int64_t count, tt_stats *out)
 {
-    const int32_t dtype = out->dtype;
     double sum = 0;
-    for (int64_t k = 0; k < count; k++) {
-        const tt_stats *s = &parts[k]->point.stats;
-        sum += s->nan > 0                  ? (double)NAN
-               : s->posinf + s->neginf > 0 ? (s->posinf > 0 ? (double)INFINITY : (double)-INFINITY)
-                                           : s->mean;
-    }
-    double mean = sum / (double)count;
-    *out = (tt_stats){ .count = 1, .dtype = dtype };
-    if (isnan(mean))
-        out->nan = 1;
-    else if (isinf(mean))
-        *(mean > 0 ? &out->posinf : &out->neginf) = 1;
-    else
-        *out = (tt_stats){ .count = 1,
-                           .dtype = dtype,
-                           .zeros = mean == 0,
-                           .min = mean,
-                           .max = mean,
-                           .absmax = fabs(mean),
-                           .sum = mean,
-                           .mean = mean,
-                           .l1 = fabs(mean),
-                           .sumsq = mean * mean };
+    for (int64_t k = 0; k < count; k++)
+        sum += tt_join_number(&parts[k]->point.stats);
+    *out = tt_join_of_number(sum / (double)count, out->dtype);
 }
 
 /* Combines the parts, which are in the order of the mesh. */

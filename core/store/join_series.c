@@ -15,9 +15,10 @@ typedef struct series {
     int32_t *files;              /* owned; that holds each */
     const tt_holding **in_order; /* owned; the parts */
     int64_t classes;
-    tt_points first;  /* the points of the first part */
-    tt_points points; /* of the part that is being read */
-    tt_stats *sums;   /* owned; of each point */
+    tt_points first; /* the points of the first part */
+    tt_stats *sums;  /* owned; of each point */
+    bool is_number;  /* tensors of no dimension: losses */
+    double *totals;  /* owned; of each point: the sum of such numbers */
 } series;
 
 /* Puts the files in the order of their classes; false: they do not hold each part once. */
@@ -56,26 +57,13 @@ static bool order_parts(series *s)
     return found == s->classes;
 }
 
-static bool is_same_column(const series *s, tt_column c)
-{
-    return memcmp(s->first.cells[c], s->points.cells[c], s->first.n * sizeof *s->first.cells[c]) == 0;
-}
-
-/* Are the points of a part statistics of tensors of one shape? */
+/* Are the points of the first part statistics, and nothing that is joined point by point? */
 static bool is_plain(const tt_points *p)
 {
-    size_t len, other;
-    const char *shape = p->n > 0 ? tt_points_bytes(p, TT_COLUMN_SHAPE, 0, &len) : NULL;
-    if (p->n == 0 || (p->products & (uint32_t)(TT_PRODUCT_HIST | TT_PRODUCT_SCALAR)) != 0)
-        return false;
-    for (uint32_t i = 0; i < p->n; i++) {
-        const char *bytes = tt_points_bytes(p, TT_COLUMN_SHAPE, i, &other);
-        if ((p->cells[TT_COLUMN_PRODUCTS][i] & TT_PRODUCT_STATS) == 0 ||
-            (bytes == NULL) != (shape == NULL) ||
-            (bytes != NULL && (other != len || memcmp(bytes, shape, len) != 0)))
-            return false;
-    }
-    return true;
+    bool has_stats = p->n > 0 && (p->products & (uint32_t)(TT_PRODUCT_HIST | TT_PRODUCT_SCALAR)) == 0;
+    for (uint32_t i = 0; has_stats && i < p->n; i++)
+        has_stats = (p->cells[TT_COLUMN_PRODUCTS][i] & TT_PRODUCT_STATS) != 0;
+    return has_stats;
 }
 
 /* Does every step and call come once, and in order? */
@@ -90,39 +78,103 @@ static bool is_ascending(const tt_points *p)
     return true;
 }
 
-/* Adds the points of a part; false: they are not like the first one's. */
+/* The columns that are read of the other parts. */
+enum { PRODUCTS, STEP, CALL, PHASE, STATS, COLUMNS = STATS + TT_STATS_ALL + 8 };
+static const tt_column columns[COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL,
+                                            TT_COLUMN_PHASE,
+                                            TT_STATS_COLUMN_MAP(TT_STATS_COLUMN)
+                                                TT_STATS_MORE_MAP(TT_STATS_COLUMN)
+                                                    TT_STATS_REST_MAP(TT_STATS_COLUMN) };
+
+/* Adds the statistics of point i of all, which is point k of these cells; false: they cannot be. */
+static bool add_point(series *s, bool is_first, uint32_t i, const uint64_t *const *cells, uint32_t k)
+{
+    tt_stats one = { 0 };
+    const uint64_t *const *cell = cells + STATS;
+#define X(name, field, type, read) one.field = read((*cell++)[k]);
+    TT_STATS_COLUMN_MAP(X)
+    TT_STATS_MORE_MAP(X)
+    TT_STATS_REST_MAP(X)
+#undef X
+        if (!tt_join_is_possible(&one)) return false;
+    if (s->is_number)
+        s->totals[i] += tt_join_number(&one);
+    if (is_first)
+        s->sums[i] = one;
+    else if (!s->is_number)
+        tt_join_merge(&s->sums[i], &one);
+    return true;
+}
+
+/* Reads the shape of a chunk's points, if all have the same. */
+static bool read_shape(const tt_chunk *chunk, tt_point *out)
+{
+    out->ndim = -1;
+    if (chunk->columns[TT_COLUMN_SHAPE].at == NULL)
+        return true;
+    tt_cursor cursor =
+        tt_cursor_over(chunk->columns[TT_COLUMN_SHAPE].at, chunk->columns[TT_COLUMN_SHAPE].len);
+    uint64_t len = tt_cursor_varint(&cursor), ndim = len > 0 ? tt_cursor_varint(&cursor) : UINT64_MAX;
+    if (chunk->columns[TT_COLUMN_SHAPE].packing != TT_PACK_SAME || (len > 0 && ndim > TT_MAX_DIM))
+        return false;
+    out->ndim = len > 0 ? (int32_t)ndim : -1;
+    for (int32_t d = 0; d < out->ndim; d++)
+        out->shape[d] = (int64_t)(tt_cursor_varint(&cursor) & INT64_MAX);
+    return !cursor.is_bad;
+}
+
+static bool has_same_shape(const tt_point *a, const tt_point *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+}
+
+/* Adds a chunk of a part, whose points are those from number `at` on of all; false: they are not like the first
+ * part's. */
+static bool add_chunk(series *s, int64_t number, uint32_t at, const tt_chunk *chunk)
+{
+    const uint64_t *cells[COLUMNS];
+    const uint32_t n = chunk->entry.n;
+    tt_point shaped, *known = &s->parts[number].point;
+    if (n > s->first.n - at || !read_shape(chunk, &shaped) ||
+        tt_run_cells(s->g->run, chunk, columns, COLUMNS, cells) < 0)
+        return false;
+    if (at == 0)
+        *known = shaped;
+    if (at == 0 && number == 0)
+        s->is_number = shaped.ndim == 0;
+    if (!has_same_shape(known, &shaped) || (shaped.ndim == 0) != s->is_number ||
+        memcmp(cells[STEP], s->first.cells[TT_COLUMN_STEP] + at, n * sizeof **cells) != 0 ||
+        memcmp(cells[CALL], s->first.cells[TT_COLUMN_CALL] + at, n * sizeof **cells) != 0 ||
+        memcmp(cells[PHASE], s->first.cells[TT_COLUMN_PHASE] + at, n * sizeof **cells) != 0)
+        return false;
+    const uint64_t other = TT_PRODUCT_HIST | TT_PRODUCT_SCALAR;
+    for (uint32_t k = 0; k < n; k++)
+        if ((cells[PRODUCTS][k] & (TT_PRODUCT_STATS | other)) != TT_PRODUCT_STATS ||
+            !add_point(s, number == 0, at + k, cells, k))
+            return false;
+    return true;
+}
+
+/* Adds the points of a part; false: they are damaged, or not like the first one's. */
 static bool add_part(series *s, int64_t number)
 {
-    tt_points *p = number == 0 ? &s->first : &s->points;
-    if (!is_plain(p) || (number == 0 && !is_ascending(p)))
-        return false;
-    if (number == 0)
-        s->sums = calloc(p->n, sizeof *s->sums);
-    else if (p->n != s->first.n || !is_same_column(s, TT_COLUMN_STEP) ||
-             !is_same_column(s, TT_COLUMN_CALL) || !is_same_column(s, TT_COLUMN_PHASE))
-        return false;
-    tt_points_get(p, 0, &s->parts[number].point);
-    if (s->sums == NULL || s->parts[number].point.ndim == 0) /* a number: their mean */
-        return false;
-    for (uint32_t i = 0; i < p->n; i++) {
-        tt_stats one = { 0 };
-#define X(name, field, type, read) one.field = read(p->cells[TT_COLUMN_##name][i]);
-        TT_STATS_COLUMN_MAP(X)
-        TT_STATS_MORE_MAP(X) TT_STATS_REST_MAP(X)
-#undef X
-            if (!tt_join_is_possible(&one)) return false;
-        if (number == 0)
-            s->sums[i] = one;
-        else
-            tt_join_merge(&s->sums[i], &one);
+    const tt_gathering *g = s->g;
+    const tt_index_site *row = tt_run_row(g->run, s->files[number], g->site);
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < row->count; at += row->chunks[k++].n) {
+        tt_chunk chunk;
+        if (tt_run_chunk(g->run, g->run->taps[s->files[number]], row, &row->chunks[k], &chunk) < 0 ||
+            !add_chunk(s, number, at, &chunk))
+            return false;
     }
-    return true;
+    return at == s->first.n;
 }
 
 /* Have the parts as many elements as the whole? */
 static bool is_whole(const series *s)
 {
-    int64_t expected = tt_holding_count_whole(&s->parts[0]);
+    int64_t expected = s->is_number ? -1 : tt_holding_count_whole(&s->parts[0]);
     for (uint32_t i = 0; expected >= 0 && i < s->first.n; i++)
         if (s->sums[i].count != expected)
             return false;
@@ -139,7 +191,9 @@ static tt_status add_rows(const series *s, tt_row_maker *made)
     for (uint32_t i = 0; st == TT_OK && i < s->first.n; i++) {
         tt_points_get(&s->first, i, &w.point);
         w.point.products = TT_PRODUCT_STATS;
-        w.point.stats = s->sums[i];
+        w.point.stats = s->is_number
+                            ? tt_join_of_number(s->totals[i] / (double)s->classes, s->sums[i].dtype)
+                            : s->sums[i];
         w.point.ndim = shaped.ndim;
         memcpy(w.point.shape, shaped.shape,
                (size_t)(shaped.ndim > 0 ? shaped.ndim : 0) * sizeof *shaped.shape);
@@ -152,20 +206,26 @@ tt_status tt_join_series(const tt_gathering *g, tt_row_maker *made, bool *is_don
 {
     series s = { .g = g };
     tt_status st = TT_OK;
-    bool is_alike = order_parts(&s), is_damaged = false;
-    for (int64_t k = 0; st == TT_OK && is_alike && k < s.classes; k++) {
-        tt_points_clear(&s.points);
-        st = tt_part_read(g, s.files[k], k == 0 ? &s.first : &s.points, &is_damaged);
-        is_alike = st == TT_OK && !is_damaged && add_part(&s, k);
+    bool is_damaged = false, is_alike = order_parts(&s);
+    if (is_alike) {
+        st = tt_part_read(g, s.files[0], &s.first, &is_damaged);
+        is_alike = st == TT_OK && !is_damaged && is_plain(&s.first) && is_ascending(&s.first);
     }
-    *is_done = st == TT_OK && is_alike && is_whole(&s);
+    if (is_alike) {
+        s.sums = calloc(s.first.n, sizeof *s.sums);
+        s.totals = calloc(s.first.n, sizeof *s.totals);
+        is_alike = s.sums != NULL && s.totals != NULL;
+    }
+    for (int64_t k = 0; is_alike && k < s.classes; k++)
+        is_alike = add_part(&s, k);
+    *is_done = is_alike && is_whole(&s);
     if (*is_done)
         st = add_rows(&s, made);
     free(s.parts);
     free(s.files);
     free((void *)s.in_order);
     free(s.sums);
+    free(s.totals);
     tt_points_free(&s.first);
-    tt_points_free(&s.points);
     return st;
 }
