@@ -216,7 +216,7 @@ typedef struct tt_dot {
 } tt_dot;
 
 void tt_dot_open(tt_buf *out);
-tt_dot tt_dot_default(tt_buf *out, const char *what); /* "graph", "node" or "edge" */
+tt_dot tt_dot_default(tt_buf *out, const char *what);                   /* "graph", "node" or "edge" */
 tt_dot tt_dot_statement(tt_buf *out, const char *name, const char *to); /* to: NULL: a node */
 void tt_dot_attribute(tt_dot *dot, const char *key, const char *text);
 void tt_dot_end(const tt_dot *dot);
@@ -638,7 +638,13 @@ void tt_diff_free(tt_diff *diff);
 
 /* What computes a loss, as the recorder writes it under tensortap/labels/: those that are not negative
  * if their labels are what they should be. */
-typedef enum tt_loss_made_by { TT_LOSS_BINARY_CROSS_ENTROPY = 1, TT_LOSS_NLL = 2 } tt_loss_made_by;
+typedef enum tt_loss_made_by {
+    TT_LOSS_BINARY_CROSS_ENTROPY = 1,
+    TT_LOSS_NLL = 2,
+    TT_LOSS_OF_PROBABILITIES = 3, /* a cross entropy of the output of a softmax */
+    TT_LOSS_OF_SIGMOID = 4,       /* a binary cross entropy with logits, of the output of a sigmoid */
+    TT_LOSS_OVER_BATCH = 5,       /* an nll_loss of a log_softmax over the first dimension */
+} tt_loss_made_by;
 
 struct tt_case; /* core/health */
 

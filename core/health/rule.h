@@ -23,6 +23,7 @@
     X(training_in_eval_mode)    \
     X(evaluation_in_train_mode) \
     X(labels)                   \
+    X(loss_input)               \
     X(repeated_batch)           \
     X(input_scale)              \
     X(dead_units)               \

@@ -32,6 +32,9 @@ FAULTS = {
     "exploded_and_fell": [("divergence", "loss/*")],
     "learning_rate_too_small": [("learning-rate", "learning_rate")],
     "never_called": [("gradient-missing", "second.*")],
+    "probabilities": [("loss-input", "loss/*")],
+    "sigmoid_twice": [("loss-input", "loss/*")],
+    "softmax_over_batch": [("loss-input", "loss/*")],
     "stuck_in_a_corner": [("gradient-missing", "*"), ("loss-stuck", "loss/*")],
 }
 
@@ -66,6 +69,10 @@ LATER = {
     "faulty_exploded_and_fell",
     "faulty_learning_rate_too_small",
     "faulty_never_called",
+    "faulty_probabilities",
+    "faulty_sigmoid_twice",
+    "faulty_softmax_over_batch",
+    "healthy_log_softmax",
     "healthy_siamese",
     "healthy_reward_model",
     "healthy_zero_init_norms",

@@ -344,6 +344,61 @@ static bool begins(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
+/* Does the operator only give its elements another form? */
+static bool is_form(const char *type)
+{
+    static const char *const forms[] = { "View",    "UnsafeView", "Reshape",   "Alias", "Transpose",
+                                         "Permute", "Squeeze",    "Unsqueeze", "T",     "ToCopy",
+                                         "Clone",   "Slice",      "Contiguous" };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (begins(type, forms[i]) && begins(type + strlen(forms[i]), "Backward"))
+            return true;
+    return false;
+}
+
+/* What a node was given, forms looked through; owned, or NULL. */
+static PyObject *source_of(PyObject *node)
+{
+    enum { DEEPEST = 8 };
+    PyObject *at = input_of(node); /* owned */
+    for (int depth = 0; at != NULL && depth < DEEPEST && is_form(Py_TYPE(at)->tp_name); depth++)
+        Py_XSETREF(at, input_of(at));
+    return at;
+}
+
+/* Along its first dimension, of several? */
+static bool is_over_first(PyObject *softmax)
+{
+    PyObject *dim = PyObject_GetAttrString(softmax, "_saved_dim"); /* owned; without it, less is seen */
+    bool is_first = dim != NULL && PyLong_Check(dim) && PyObject_IsTrue(dim) == 0;
+    PyErr_Clear();
+    Py_XDECREF(dim);
+    return is_first;
+}
+
+/* What kind of loss a node computes; 0: another. */
+static int loss_of(PyObject *node)
+{
+    const char *type = Py_TYPE(node)->tp_name;
+    int made_by = begins(type, "BinaryCrossEntropy") ? TT_LOSS_BINARY_CROSS_ENTROPY
+                  : begins(type, "NllLoss")          ? TT_LOSS_NLL
+                                                     : 0;
+    PyObject *source = made_by != 0 ? source_of(node) : NULL; /* owned */
+    const char *from = source != NULL ? Py_TYPE(source)->tp_name : "";
+    if (begins(type, "BinaryCrossEntropyWithLogits") && begins(from, "SigmoidBackward")) {
+        made_by = TT_LOSS_OF_SIGMOID;
+    } else if (made_by == TT_LOSS_NLL && begins(from, "LogSoftmaxBackward")) {
+        PyObject *logits = source_of(source); /* owned */
+        if (logits != NULL && begins(Py_TYPE(logits)->tp_name, "SoftmaxBackward"))
+            made_by = TT_LOSS_OF_PROBABILITIES;
+        else if (begins(type, "NllLossBackward") && is_over_first(source))
+            made_by = TT_LOSS_OVER_BATCH;
+        Py_XDECREF(logits);
+    }
+    Py_XDECREF(source);
+    return made_by;
+}
+
 /* What computed the loss, of those that are never negative; means and sums of it are looked through.  The
  * labels themselves are gone: backward has begun. */
 void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
@@ -356,9 +411,7 @@ void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
     PyErr_Clear();
     for (int depth = 0; node != NULL && depth < DEEPEST; depth++) {
         const char *type = Py_TYPE(node)->tp_name;
-        int made_by = begins(type, "BinaryCrossEntropy") ? TT_LOSS_BINARY_CROSS_ENTROPY
-                      : begins(type, "NllLoss")          ? TT_LOSS_NLL
-                                                         : 0;
+        int made_by = loss_of(node);
         int32_t known = 0;
         if (made_by != 0)
             record_number(self, own_site(self, &known, "tensortap/labels", name, true), made_by);
