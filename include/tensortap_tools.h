@@ -199,6 +199,17 @@ typedef enum tt_branch {
 tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
                        tt_buf *out);
 
+/* ---- repeated layers ---------------------------------------------------------- */
+
+typedef struct tt_fold_item {
+    uint64_t kind;    /* equal for items that are alike */
+    uint64_t numbers; /* stands for the numbers in its path; 0: there are none */
+} tt_fold_item;
+
+/* Finds the equal blocks at `at`, of `longest` items at most, whose folding saves most: items of the first one
+ * come *times times, each time with other numbers.  Returns the length of a block; 0: there are none. */
+size_t tt_fold_find(const tt_fold_item *items, size_t count, size_t at, size_t longest, size_t *times);
+
 /* ---- DOT -------------------------------------------------------------------- */
 
 /* One statement of the DOT language: a node, an arrow, or attributes of all of them.

@@ -311,18 +311,22 @@ static group *list_groups(maker *m, const group *parents, size_t *count)
 {
     const node *nodes = m->nodes;
     size_t children = 0, have = 0;
-    uint32_t first = nodes[parents->nodes[0]].first_child, last = 0;
+    uint32_t first = nodes[parents->nodes[0]].first_child, next = first;
     for (uint32_t c = first; c != 0; c = nodes[c].next)
         children++;
     group *groups = tt_arena_alloc(&m->scratch, (children + 1) * sizeof *groups);
-    if (groups == NULL)
+    tt_fold_item *items = tt_arena_alloc(&m->scratch, (children + 1) * sizeof *items);
+    if (groups == NULL || items == NULL)
         return NULL;
-    for (uint32_t c = first; c != 0; last = c, c = nodes[c].next) {
-        if (have > 0 && (m->how & TT_TREE_UNFOLDED) == 0 && is_numbered(&nodes[c]) &&
-            is_numbered(&nodes[last]) && nodes[c].likeness == nodes[last].likeness)
-            groups[have - 1].width++;
-        else
-            groups[have++] = (group){ .width = 1, .label = nodes[c].label };
+    for (uint32_t c = first, i = 0; c != 0; c = nodes[c].next, i++)
+        items[i] = is_numbered(&nodes[c]) ? (tt_fold_item){ .kind = nodes[c].likeness, .numbers = c }
+                                          : (tt_fold_item){ 0 };
+    size_t longest = (m->how & TT_TREE_UNFOLDED) == 0 ? 1 : 0; /* neighbours only */
+    for (size_t at = 0, width; at < children; at += width) {
+        (void)tt_fold_find(items, children, at, longest, &width);
+        groups[have++] = (group){ .width = width, .label = nodes[next].label };
+        for (size_t w = 0; w < width; w++)
+            next = nodes[next].next;
     }
     for (size_t k = 0; k < have; k++) {
         size_t bytes = (parents->count * groups[k].width + 1) * sizeof *groups->nodes;

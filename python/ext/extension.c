@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
+#include "flow/fold.h"
 #include "lines/source.h"
 #include "operators/log.h"
 #include "probe/operator.h"
@@ -120,6 +121,7 @@ static PyMethodDef functions[] = {
     { "_digests", FAST(summary_digests),
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },
+    { "_fold", FAST(flow_fold), "List (at, length, times) of equal blocks that follow each other." },
     { "_dot", FAST(spy_dot), "Return the DOT text of a graph." },
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
     { "_value_is_masked", runs_value_is_masked, METH_VARARGS,

@@ -211,6 +211,9 @@ def _value_is_masked(
 ) -> bool: ...
 def _read_keep(keep: str, /) -> int: ...  # "stats,value", "stats|value"
 def _digests(tensors: list[Any], limit: int, /) -> list[str | None]: ...
+def _fold(
+    kinds: list[int], numbers: list[int], longest: int, /
+) -> list[tuple[int, int, int]]: ...  # at, length, times
 def _dot(
     graph: dict[str, str],
     node: dict[str, str],

@@ -1,11 +1,15 @@
-"""Find layers that are alike and follow each other: h.0, h.1, ... are h.0-5 x 6.
+"""Fold layers that are alike and follow each other: h.0, h.1, ... are h.0-5 x 6.
+
+The core finds them, by the rule that folds the tree of a run.
 
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+
+from tensortap import _core
 
 LONGEST_BLOCK = 200  # entries
 
@@ -22,52 +26,33 @@ def folded(labels: Sequence[str], kinds: Sequence[Hashable]) -> list[tuple[str, 
         the label may be "h.0-5.attn x 6", or that of the same entry in the first block.
     """
     numbers = [_numbers(label) for label in labels]
-    known: dict[Hashable, int] = {}
-    alike = [
-        known.setdefault((_pattern(label), kind), len(known))
-        for label, kind in zip(labels, kinds, strict=True)
-    ]
+    alike = _numbered([(_pattern(label), kind) for label, kind in zip(labels, kinds, strict=True)])
+    keys = [key if own else 0 for key, own in zip(_numbered(numbers), numbers, strict=True)]
     result = [(label, i) for i, label in enumerate(labels)]
-    at = 0
-    while at < len(labels):
-        length, times = _repeated(alike, numbers, at)
+    for at, length, times in _core._fold(alike, keys, LONGEST_BLOCK):
         for i in range(at, at + length):
             last = numbers[i + length * (times - 1)]
             result[i] = _ranged(labels[i], numbers[i], last, times), i
             for again in range(i + length, i + length * times, length):
                 result[again] = labels[again], i
-        at += max(length * times, 1)
     return result
 
 
-def _repeated(kinds: list[int], numbers: list[list[str]], at: int) -> tuple[int, int]:
-    """Return length and number of the equal blocks at *at* that save most; (0, 1): none."""
-    best = (0, 1)
-    longest = min((len(kinds) - at) // 2, LONGEST_BLOCK)
-    # Blocks of one list differ by a number in their labels, which lines in a loop do not have.
-    shortest = next((n for n in range(1, longest + 1) if numbers[at + n - 1]), longest + 1)
-    for length in range(shortest, longest + 1):
-        first = kinds[at : at + length]
-        times = 1
-        while kinds[at + times * length : at + (times + 1) * length] == first and (
-            numbers[at + times * length : at + (times + 1) * length]
-            != numbers[at + (times - 1) * length : at + times * length]  # the next layer, no loop
-        ):
-            times += 1
-        if (times - 1) * length > (best[1] - 1) * best[0]:
-            best = length, times
-    return best
+def _numbered(values: Iterable[Hashable]) -> list[int]:
+    """Return a number for each value, from 1: equal values, equal numbers."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(value, len(known) + 1) for value in values]
 
 
-def _numbers(label: str) -> list[str]:
-    return [part for part in label.split(".") if part.isdecimal()]
+def _numbers(label: str) -> tuple[str, ...]:
+    return tuple(part for part in label.split(".") if part.isdecimal())
 
 
 def _pattern(label: str) -> str:
     return ".".join("#" if part.isdecimal() else part for part in label.split("."))
 
 
-def _ranged(label: str, first: list[str], last: list[str], times: int) -> str:
+def _ranged(label: str, first: tuple[str, ...], last: tuple[str, ...], times: int) -> str:
     """Return "h.0-5.attn x 6" for h.0.attn; a label without such a number stays as it is."""
     if first == last:
         return label

@@ -124,7 +124,8 @@ def _side(tensors: Sequence[str], most: int = 3) -> str:
 def build_tree(paths: Iterable[str]) -> Node:
     """Fold a trace into a tree of names.
 
-    A number is an index of the name before it; a number at the beginning is a name.
+    A number is an index of the name before it; a number at the beginning is a name. Layers are
+    joined by their numbers alone: a trace does not say whether they are alike.
 
     Args:
         paths: The paths of a trace.
