@@ -143,7 +143,8 @@ static void put_tooltip(tt_dot *dot, const tt_graph_node *node)
     if (node->file != NULL)
         (void)tt_buf_printf(&text, "%s:%" PRId32 "\n", node->file, node->line);
     if (node->code != NULL && node->code[0] != '\0')
-        (void)tt_buf_printf(&text, "%s%s", node->code, node->code[strlen(node->code) - 1] == '\n' ? "" : "\n");
+        (void)tt_buf_printf(&text, "%s%s", node->code,
+                            node->code[strlen(node->code) - 1] == '\n' ? "" : "\n");
     tt_dot_key(dot, "tooltip");
     tt_dot_quote(dot->out, TT_DOT_TOOLTIP, text.data != NULL ? text.data : "");
     if (text.st < 0)

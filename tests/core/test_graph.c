@@ -57,11 +57,11 @@ static char *dot_of_one(const drawn *d)
 }
 
 #define FONT "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\""
-#define HEAD                                                            \
+#define HEAD                                                                \
     "digraph {\n  graph [" FONT "]\n  node [" FONT "]\n  edge [" FONT "]\n" \
-    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45]\n"                 \
-    "  graph [bgcolor=white, pad=0.2, fontsize=11]\n"                   \
-    "  node [shape=plain, fontsize=11]\n"                               \
+    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45]\n"                     \
+    "  graph [bgcolor=white, pad=0.2, fontsize=11]\n"                       \
+    "  node [shape=plain, fontsize=11]\n"                                   \
     "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n"
 
 static void a_small_chart_is_this_text(void **state)

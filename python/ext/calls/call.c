@@ -473,7 +473,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     calls_thread *thread = calls_thread_here();
     if (calls_tap_announce(tap, module, thread) < 0)
         goto out;
-    bool is_inferred = thread->inside == 0 && thread->top == NULL && 
+    bool is_inferred = thread->inside == 0 && thread->top == NULL &&
                        calls_pipeline_infers_shapes(tap->state->calls->pipelining);
     if (is_inferred || thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
         calls_traced_prepare(tap);

@@ -106,11 +106,11 @@ typedef struct runs_watch {
     PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
     PyObject *gradients_key;     /* owned; "grad_tensors", that of its second */
     calls_parameters parameters; /* of runs_watch_parameter */
-    Py_ssize_t bad_count; /* of gradients that are RUNS_GRADIENT_BAD */
-    bool notes;        /* look at gradients when they are accumulated */
-    bool has_fresh;    /* some gradient is RUNS_GRADIENT_FRESH or BAD */
-    bool is_checked;   /* nothing has been accumulated since runs_watch_was_skipped() said no */
-    bool has_run;      /* in training; whoever counts steps sets it back */
+    Py_ssize_t bad_count;        /* of gradients that are RUNS_GRADIENT_BAD */
+    bool notes;                  /* look at gradients when they are accumulated */
+    bool has_fresh;              /* some gradient is RUNS_GRADIENT_FRESH or BAD */
+    bool is_checked;             /* nothing has been accumulated since runs_watch_was_skipped() said no */
+    bool has_run;                /* in training; whoever counts steps sets it back */
     bool is_reduced;   /* gradients are averaged over ranks, in place, after they were accumulated */
     bool is_scaled;    /* the step is GradScaler's: gradients were larger when accumulated */
     bool is_changed;   /* some gradient was changed in place between backward and the step ... */

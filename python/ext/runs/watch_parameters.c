@@ -390,7 +390,8 @@ void runs_watch_note_first(runs_watch *self, const tt_stats *stats, int32_t site
 static bool was_changed(const runs_watch *self, const runs_watch_parameter *parameter,
                         tensor_looks *looks, const held_gradient *gradient)
 {
-    if (gradient->tensor == NULL || parameter->gradient == RUNS_GRADIENT_READ || (self->is_divided && gradient->is_local))
+    if (gradient->tensor == NULL || parameter->gradient == RUNS_GRADIENT_READ ||
+        (self->is_divided && gradient->is_local))
         return false; /* ... or what the schedule did cannot be told from what the program did */
     if (version_of(self, gradient) != parameter->version + (self->is_divided ? 1 : 0))
         return true;

@@ -34,13 +34,13 @@ static PyObject *describe_tensor(binding_state *state, PyObject *value, tensor_k
             tt_digest_compute(&view.tensor, &digest);
         tensor_view_close(&view);
     }
-    return Py_BuildValue(
-        "(iNssNN)", (int)kind, facts.ndim >= 0 ? binding_shape_tuple(facts.shape, facts.ndim) : none(),
-        facts.dtype, facts.device,
-        facts.has_stats
-            ? summary_stats_make(state, &facts.stats, facts.shape, facts.ndim >= 0 ? facts.ndim : 0)
-            : none(),
-        has_digest && wants_digest ? bytes_of(digest) : none());
+    return Py_BuildValue("(iNssNN)", (int)kind,
+                         facts.ndim >= 0 ? binding_shape_tuple(facts.shape, facts.ndim) : none(),
+                         facts.dtype, facts.device,
+                         facts.has_stats ? summary_stats_make(state, &facts.stats, facts.shape,
+                                                              facts.ndim >= 0 ? facts.ndim : 0)
+                                         : none(),
+                         has_digest && wants_digest ? bytes_of(digest) : none());
 }
 
 /* track_describe(value, wants_digest) -> (kind, shape, dtype, device, stats, digest) */
