@@ -216,3 +216,11 @@ def test_a_run_without_settings_says_so(tmp_path: Path) -> None:
     assert tt.open(tmp_path / "run").settings == {}
     shown = tensortap("show", "run", "--settings", folder=tmp_path).stdout
     assert shown == "no settings: none were recorded\n"
+
+
+def test_settings_are_recorded_though_a_model_is_traced_first(tmp_path: Path) -> None:
+    net = torch.nn.Linear(3, 2)
+    with tt.record(tmp_path / "run", model=net):
+        net(torch.ones(1, 3))
+        torch.jit.trace(net, torch.ones(1, 3))
+    assert any(key.endswith("/parameters") for key in tt.open(tmp_path / "run").settings)

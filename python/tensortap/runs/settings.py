@@ -14,7 +14,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import re
 import sys
@@ -203,6 +202,8 @@ def code_of(kind: type) -> str | None:
 
 def _forward_of(kind: type) -> CodeType | None:
     """Return the code that runs when a module is called; Lightning's is in `training_step`."""
+    import inspect  # it takes milliseconds to import
+
     for name in ("forward", "training_step"):
         for base in kind.__mro__:
             function = vars(base).get(name)

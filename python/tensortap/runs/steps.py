@@ -103,6 +103,7 @@ class Steps(optimizers.Listener):
         self._states: dict[str, int] = {}  # of parameters, likewise
         self.guard: Guard | None = None  # asks the rules of health
         self._settings = settings.Settings(recorder)
+        self._owes_settings = False  # they were not asked for inside torch.jit.trace
         self._norms: list[tuple[int, str, list[float], list[Watched]]] = []  # not all known yet
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
@@ -166,7 +167,8 @@ class Steps(optimizers.Listener):
 
     def _close(self) -> None:
         optimizers.leave(self)
-        if self._first is not None and self._is_changed:  # there was one step only
+        has_one_step = self._first is not None and self._is_changed
+        if has_one_step or self._owes_settings:
             self._record_settings()
         self._settings.close()
         self._note_last()
@@ -210,6 +212,11 @@ class Steps(optimizers.Listener):
 
     def _record_settings(self) -> None:
         """Record what the program has set, as far as it is new."""
+        import torch
+
+        self._owes_settings = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if self._owes_settings:  # torch would record that a parameter was asked for its size
+            return
         record = self._settings.record
         self._record_optimizers()
         record(partial(settings.of_living, self.plans))
