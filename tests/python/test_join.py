@@ -131,3 +131,24 @@ def test_a_series_of_more_points_than_a_chunk_holds_is_whole(tmp_path: Path) -> 
     joined = tt.open(tmp_path / "run").joined("parameter/w")
     assert joined is not None
     assert (joined.points, joined.incomplete) == (points, 0)
+
+
+def test_a_stage_of_a_pipeline_is_joined_from_its_own_ranks(tmp_path: Path) -> None:
+    """Four ranks, two stages of two: each has its own layers and a mesh of its own ranks."""
+    for rank in range(4):
+        stage, part = divmod(rank, 2)
+        run = _core.Recorder(str(tmp_path / "run"), rank=rank, products=2)
+        run.tensor(f"parameter/layers.{stage}", WHOLE[5 * part : 5 * part + 5])
+        ranks = array("i", [2 * stage, 2 * stage + 1])
+        mesh = run.mesh(("dp",), (2,), (part,), ranks)
+        run.place(0, 0, mesh, 0, ((SHARD, 0, 1, 0),), WHOLE.shape, ())
+        if rank == 3:
+            run.tensor("loss/train.py:1", np.float32(2.5))
+        run.close()
+    opened = tt.open(tmp_path / "run")
+    for stage in range(2):
+        joined = opened.joined(f"parameter/layers.{stage}")
+        assert joined is not None
+        assert (joined.ranks, joined.parts, joined.points) == (2, 2, 1)
+        assert opened.stats(f"parameter/layers.{stage}", 0).count == WHOLE.size
+    assert opened.series("loss/train.py:1", "mean")[1].tolist() == [2.5]
