@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from commands import tensortap
 from forged import BATCH, DIGEST, REPLICA, SHARD, STATS, UNKNOWN, Site, Values, write_job
+from ranks import run_ranks, said
 
 import tensortap as tt
 
@@ -157,3 +158,34 @@ def test_a_rank_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) ->
     run = write_job(tmp_path / "run", (3,), healthy(), STEPS)
     (run / "rank1.tap").write_bytes((run / "rank1.tap").read_bytes()[:-20_000])
     assert [one.rule for one in tt.health(run)] == []
+
+
+def train(rank: int, world: int, folder: str, odd: int) -> None:
+    """Train with DDP; from step 5 on rank *odd* has one weight one unit in the last place off."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with tt.record(folder, model=model, keep="stats,digest"):
+        for step in range(12):
+            if rank == odd and step == 5:
+                with torch.no_grad():
+                    one = model.module[0].weight[3, 3]
+                    one.copy_(torch.nextafter(one, one + 1))
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("odd", [-1, 1])
+def test_real_replicas_are_compared_bit_by_bit(tmp_path: Path, odd: int) -> None:
+    said(run_ranks(3, train, str(tmp_path / "run"), odd))
+    found = tt.health(tmp_path / "run", select=["ranks-differ"])
+    if odd < 0:
+        assert list(found) == []
+        return
+    [one] = found
+    assert (one.rank, one.first_step) == (1, 5)
+    assert one.sites == ("parameter/0.weight",)
