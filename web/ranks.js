@@ -33,7 +33,12 @@ async function ranksOfJob(site) {
     const cells = row.split(" ");
     return {
       values: Float32Array.from(cells, (x) => (x === "" || x === "n" || x === "i" ? NaN : Number(x))),
-      bad: Uint8Array.from(cells, (x) => (x === "n" ? NAN_BIT : x === "i" ? INF_BIT : 0))
+      bad: Uint8Array.from(
+          cells,
+          (x) =>
+              (x === "n"     ? NAN_BIT :
+                   x === "i" ? INF_BIT :
+                               0))
     };
   });
   return {site, bins, isTensor: block.tensor, text: block.tensor ? "root mean square" : "value", all};
@@ -96,18 +101,21 @@ export async function showRanks() {
   const section = fresh("ranks");
   const note = el("p", {}), legendHost = el("div", {});
   section.append(note);
-  const order = el(
-      "select", {ariaLabel: "group ranks by"}, el("option", {value: "-1", textContent: "by rank"}),
-      ...(mesh ? mesh.names : [])
-          .map((name, d) => el("option", {value: String(d), textContent: `by ${visible(name) || `axis ${d}`}`})));
+  const order =
+      el("select", {ariaLabel: "group ranks by"}, el("option", {value: "-1", textContent: "by rank"}),
+         ...(mesh ? mesh.names : []).map((name, d) => el("option", {
+                                           value: String(d),
+                                           textContent: `by ${visible(name) || `axis ${d}`}`
+                                         })));
   if (mesh && mesh.names.length > 1) section.append(el("p", {}, order));
   const grid = new Grid(section, "Ranks and steps");
   section.append(legendHost);
 
   /** "dp 4 tp 5"
    * @param {number} file */
-  const place = (file) =>
-      (mesh ? mesh.at[file] || [] : []).map((at, d) => `${visible(mesh?.names[d] || `axis ${d}`)} ${at}`).join(" ");
+  const place = (file) => (mesh ? mesh.at[file] || [] : [])
+                              .map((at, d) => `${visible(mesh?.names[d] || `axis ${d}`)} ${at}`)
+                              .join(" ");
 
   const rebuild = async () => {
     /** @type {Ranks|null} */

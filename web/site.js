@@ -40,7 +40,8 @@ function kept(value) {
   const numbers = value.rows.map((row) => row.map(Number)), finite = numbers.flat().filter(Number.isFinite);
   const most = Math.max(...finite.map(Math.abs), 1e-300);
   const title = `Kept tensor${value.label ? `, slice ${visible(value.label)}` : ""}${
-      value.partial ? " (some of its elements)" : ""}${value.rank !== undefined ? `, of rank ${value.rank}` : ""}`;
+      value.partial ? " (some of its elements)" :
+                      ""}${value.rank !== undefined ? `, of rank ${value.rank}` : ""}`;
   const table =
       el("table", {className: "plain"},
          el("tbody", {},

@@ -36,7 +36,7 @@ typedef enum tt_section {
     TT_SECTION_MODULE = 9, /* length of the path, path, class */
     TT_SECTION_MESH = 10,  /* these two: placement.c */
     TT_SECTION_PLACEMENT = 11,
-    TT_SECTION_CHAIN = 12, /* site, points, chain of their digests and sums */
+    TT_SECTION_CHAIN = 12,   /* site, points, chain of their digests and sums */
     TT_SECTION_SETTING = 13, /* step (signed), length of the key, key, value */
 } tt_section;
 

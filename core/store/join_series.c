@@ -96,7 +96,8 @@ static bool add_point(series *s, bool is_first, uint32_t i, const uint64_t *cons
     TT_STATS_MORE_MAP(X)
     TT_STATS_REST_MAP(X)
 #undef X
-        if (!tt_join_is_possible(&one)) return false;
+    if (!tt_join_is_possible(&one))
+        return false;
     if (s->is_number)
         s->totals[i] += tt_join_number(&one);
     if (is_first)

@@ -48,7 +48,8 @@ typedef struct tt_tap { /* one file of a run */
     tt_known_mesh *meshes;              /* owned */
     tt_site_placement *placements;      /* owned; by site and step */
     const tt_known_placement **known;   /* owned; the different ones, in the arena */
-    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted, known_count;
+    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted,
+        known_count;
     size_t note_cap, module_cap, setting_cap, mesh_cap, placement_cap, known_cap;
     size_t placement_bytes;
     tt_join *join; /* owned; NULL: a file; else its points are made of those of other files */
