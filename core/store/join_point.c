@@ -156,6 +156,8 @@ void tt_join_find_shape(const tt_holding *const *parts, int64_t count, tt_point 
             out->shape[0] = out->stats.count / row;
         return;
     }
+    if (has_shard)
+        out->ndim = -1; /* parts of any dimension */
     for (int64_t k = 1; k < count && out->ndim > 0; k++) {
         const tt_point *p = &parts[k]->point;
         bool is_like = p->ndim == out->ndim && memcmp(p->shape + 1, out->shape + 1,

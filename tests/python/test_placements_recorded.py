@@ -421,3 +421,81 @@ def test_joined_gradients_and_outputs_of_tensor_parallel_layers_are_those_of_the
         assert one.count == whole.count, name
         assert whole.l2 == pytest.approx(one.l2, rel=1e-5), name
         assert whole.max == pytest.approx(one.max, rel=1e-5), name
+
+
+class Hooked(nn.Module):
+    """A module that returns what parts of it return, through activations and a residual sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(8, 12), nn.GELU(), nn.Linear(12, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(self.act(self.up(x)))
+
+
+def return_what_parts_return(rank: int, world: int, folder: str) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(Hooked(), nn.ReLU())
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    plan: dict[str, Any] = {
+        "0.up": ColwiseParallel(),
+        "0.down": RowwiseParallel(output_layouts=Shard(0)),
+    }
+    parallelize_module(model, mesh, plan)
+    model[0].register_full_backward_hook(lambda *_: None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(folder, model=model, grads="all"):
+        for step in range(STEPS):
+            x = torch.randn(4 + 2 * step, 8, generator=torch.Generator().manual_seed(step))
+            model(x).sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                model(x)
+
+
+def test_what_elementwise_operators_make_of_shards_is_joined(tmp_path: Path) -> None:
+    said(run_ranks(2, return_what_parts_return, str(tmp_path / "run")))
+    run = tt.open(tmp_path / "run")
+    for kind in ("activation", "activation_gradient"):
+        for name, shape in (("0.act", (4, 12)), ("0", (4, 8)), ("1", (4, 8)), ("(root)", (4, 8))):
+            assert run.joined(f"{kind}/{name}").unknown == 0, (kind, name)
+            counts = run.series(f"{kind}/{name}", "count")[1].tolist()
+            wide = shape[1]
+            assert set(counts) == {4 * wide, 6 * wide}, (kind, name)
+
+
+def gather_first(rank: int, world: int, folder: str) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    fully_shard(model[0])
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.unshard()
+    with tt.record(folder, model=model):
+        for _ in range(STEPS):
+            model(torch.full((3, 4), float(rank))).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            model.unshard()
+
+
+def test_parameters_that_the_program_has_gathered_are_recorded_as_the_shards_that_are_trained(
+    tmp_path: Path,
+) -> None:
+    said(run_ranks(2, gather_first, str(tmp_path / "run")))
+    run = tt.open(tmp_path / "run")
+    for name in ("gradient/0.weight", "gradient/1.weight", "gradient/1.bias"):
+        found = run.joined(name)
+        assert (found.points, found.incomplete) == (STEPS, 0), name
+    assert [one.mean for one in run.stats("gradient/1.bias")] == [3.0, 3.0]

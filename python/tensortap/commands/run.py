@@ -31,6 +31,7 @@ from tensortap.files.imports import when_imported
 from tensortap.files.owners import Owner, owner_of
 from tensortap.models import living
 from tensortap.models.modules import unwrapped
+from tensortap.private.meshes import gathered
 from tensortap.private.modules import inside, on_registration
 from tensortap.runs import optimizers
 from tensortap.runs.record import Recording, check_place
@@ -149,7 +150,8 @@ class Watcher(optimizers.Listener):
             self.run.is_by_command = True
         tensortap.watch(module, name=name, **self.watching)
         self.models.append(ref(module))
-        self.covered.update((id(p), ref(p)) for p in module.parameters())
+        held = (*module.parameters(), *gathered(module).values())
+        self.covered.update((id(p), ref(p)) for p in held)
         for part in module.modules():
             _core._announce(part, None)
 

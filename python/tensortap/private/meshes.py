@@ -122,6 +122,18 @@ def offloads_gradients(model: Any) -> bool:
     return any(type(policy).__name__ == "CPUOffloadPolicy" for policy in policies)
 
 
+@MESHES.guards({})
+def gathered(model: Any) -> dict[int, Any]:
+    """Return what optimizers have in place of parameters that FSDP2 has gathered, by their ids.
+
+    A program may gather them before its first call, with `unshard()`.
+    """
+    every = (group for one in model.modules() for group in _groups_of(one))
+    held = (one for group in every for one in group.fsdp_params)
+    found = {id(getattr(one, "_unsharded_param", None)): one.sharded_param for one in held}
+    return {key: one for key, one in found.items() if key != id(None)}
+
+
 def _groups_of(module: Any) -> list[Any]:
     """Return the groups of parameters that FSDP2 made of a module."""
     get_state = getattr(module, "_get_fsdp_state", None)
@@ -154,17 +166,41 @@ def hook_layouts(module: Any, is_input: bool) -> tuple[Any, tuple[Any, ...]] | N
     return None
 
 
-def has_local_output(module: Any) -> bool:
-    """Return whether hooks of `parallelize_module` turn what a module returns into a plain tensor.
+#: Backward functions of operators that change each element alone, and of marks on tensors: FSDP's
+#: on inputs, and that of full backward hooks.
+ELEMENTWISE = frozenset(
+    f"{name}Backward{number}"
+    for name in ("Add", "Sub", "Mul", "Div", "Neg", "Pow", "Exp", "Clone", "ToCopy")
+    + ("Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "Elu", "LeakyRelu", "Hardtanh", "Softplus")
+    + ("NativeDropout", "RegisterPostBackwardFunction", "BackwardHookFunction")
+    for number in ("", 0, 1, 2)
+)
+MOST_NODES = 256  # of the graph that are asked: a residual stream is as long as the model is deep
 
-    If so, the gradient function of that tensor has its placement.
+
+def spec_before(tensor: Any) -> Any:
+    """Return the spec of the local parts that element-wise operators made a plain tensor of.
+
+    None: there is no graph, or the parts do not have one layout, or that of some is not known.
     """
-    return any(
-        "DeviceMesh" in {type(cell.cell_contents).__name__ for cell in cells}
-        for cells in (
-            getattr(hook, "__closure__", None) or () for hook in module._forward_hooks.values()
-        )
-    )
+    node, shape = tensor.grad_fn, tuple(tensor.shape)
+    found: Any = None
+    waiting, seen = [node], {node}
+    while waiting:
+        node = waiting.pop()
+        made = node._input_metadata if node is not None else ()
+        if len(made) != 1 or tuple(made[0].shape) != shape or len(seen) > MOST_NODES:
+            return None
+        spec = getattr(node, "dtensor_spec", None)
+        if spec is None and node.name() in ELEMENTWISE:
+            more = {one for one, _ in node.next_functions if one is not None} - seen
+            waiting += more
+            seen |= more
+        elif spec is None or (found is not None and found.placements != spec.placements):
+            return None
+        else:
+            found = spec
+    return found
 
 
 def _are_layouts(layouts: Any, mesh: Any) -> bool:

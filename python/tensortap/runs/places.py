@@ -33,8 +33,8 @@ from tensortap.private.meshes import (
     axes_of,
     data_axes,
     grid_of,
-    has_local_output,
     hook_layouts,
+    spec_before,
     spec_of,
 )
 from tensortap.private.shards import is_sharded
@@ -107,7 +107,7 @@ class Places:
         self._meshes: dict[Grid, int] = {}
         self._specs: dict[int, Any] = {}  # by site: what said where its tensors belong
         self._latest: dict[int, tuple[Grid, Part]] = {}  # by site
-        self._outputs: dict[str, tuple[tuple[int, ...], Part]] = {}  # path: local shape, place
+        self._outputs: dict[str, tuple[tuple[int, ...], Grid, Part]] = {}  # path: local shape, place
         self._shapes: dict[int, int] = {}  # by site: how many it had
         recorder.watchers.append(self)
         recorder.placer = unseen(self.place, is_traced=False)
@@ -151,7 +151,7 @@ class Places:
         kind, _, path = name.partition("/")
         is_parameter = kind in ("parameter", "gradient")
         module, model = self._find(kind, path)
-        asks_graph = kind == "activation" and module is not None and has_local_output(module)
+        asks_graph = kind == "activation" and model is not None and bool(model.others)
         is_plain = spec is None or not is_sharded(tensor)
         if spec is None and asks_graph and tensor is not None:
             spec = spec_of(tensor)
@@ -159,8 +159,8 @@ class Places:
             found = self._by_spec(tensor, spec, model, is_parameter)
             if found is not None and is_plain:
                 found = found[0], found[1].said_by(Source.HOOK)
-        elif asks_graph and site in self._latest:
-            return True  # a call without gradients: the layout is that of the hook
+        elif asks_graph and site in self._latest and tensor is not None and tensor.grad_fn is None:
+            return True  # a call without gradients: the layout is the one of the others
         elif model is None:
             return False
         elif is_parameter:
@@ -169,7 +169,7 @@ class Places:
             found = self._of_plain_tensor(kind, path, tensor, module, model)
         if found is not None:
             if kind == "activation" and tensor is not None:
-                self._outputs[path] = tuple(tensor.shape), found[1]
+                self._outputs[path] = tuple(tensor.shape), *found
             self._write(site, step, *found)
         return asks_graph
 
@@ -219,11 +219,18 @@ class Places:
     def _of_plain_tensor(
         self, kind: str, path: str, tensor: Any, module: Any, model: Model
     ) -> tuple[Grid, Part] | None:
-        """Place a plain input or output: a part of the batch, and what hooks of its module say."""
+        """Place a plain input or output: a part of the batch, and what hooks of its module say.
+
+        Where these say nothing: what torch's graph says of the tensors that it was made of.
+        """
         is_first = path.partition("[")[2] in ("", "0]")  # hooks know of no other
         is_hooked = module is not None and is_first
         hook = hook_layouts(module, kind == "input") if is_hooked else None
         own = axes_of(hook[0]) if hook is not None and tensor is not None else None
+        if own is None and model.others and tensor is not None:
+            found = self._of_what_made(kind, path, tensor, model)
+            if found is not None:
+                return found
         others = own or model.others
         axes = (*(one for one in model.data if not _has(others, one)), *others)
         grid = grid_of(axes) if axes else None
@@ -237,11 +244,31 @@ class Places:
         batch = (BATCH,) * (len(axes) - len(others))
         source = Source.WRAPPER if own is None else Source.HOOK
         part = Part((*batch, *spreads), None, (), source)
-        shape, output = self._outputs.get(path, (None, part))
+        shape, _, output = self._outputs.get(path, (None, grid, part))
         is_gradient = kind == "activation_gradient" and tensor is not None
         if is_gradient and shape == tuple(tensor.shape) and output.spreads == part.spreads:
             part = output
         return grid, part
+
+    def _of_what_made(
+        self, kind: str, path: str, tensor: Any, model: Model
+    ) -> tuple[Grid, Part] | None:
+        """Place what element-wise operators made of shards: it is a shard too, as its gradient is.
+
+        What they make of replicas is one only if they did the same on all ranks.
+        """
+        if kind == "activation_gradient":
+            shape, *found = self._outputs.get(path, (None,))
+            grid, part = found if shape == tuple(tensor.shape) else (None, None)
+        else:
+            spec = spec_before(tensor)
+            made = self._by_spec(tensor, spec, model, False) if spec is not None else None
+            grid, part = made if made is not None else (None, None)
+        if grid is None or part is None:
+            return None
+        kinds = {one.kind for one in part.spreads}
+        is_shard = Kind.SHARD in kinds and kinds <= {Kind.SHARD, Kind.BATCH, Kind.REPLICA}
+        return (grid, part.without_shape().said_by(Source.HOOK)) if is_shard else None
 
     def _write(self, site: int, step: int, grid: Grid, part: Part) -> None:
         recorder = self._recorder()

@@ -35,7 +35,7 @@ from tensortap.models.modules import (
     walk,
 )
 from tensortap.private.autograd import LOSS
-from tensortap.private.meshes import offloads_gradients
+from tensortap.private.meshes import gathered, offloads_gradients
 from tensortap.private.modules import parameters_of, wrapper_of
 from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
@@ -215,8 +215,10 @@ class Watched:
         self.batch = statistics.Batch(sites=sum(1 for _ in model.modules()) + 2 * len(parameters))
         self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
+        kept = gathered(model)
         for i, (_, module, key) in enumerate(parameters):
             parameter = parameters_of(module)[key]
+            parameter = kept.get(id(parameter), parameter)
             self._refs.append(None if parameter is None else ref(parameter))
             if parameter is not None and parameter.requires_grad:
                 self.trainable.add(id(parameter))
