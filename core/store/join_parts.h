@@ -39,6 +39,7 @@ typedef struct tt_gathering {
     tt_hist_bin *bins; /* owned; TT_JOIN_BINS of them */
     bool has_unknown;  /* of some axes nothing is known, or placements change */
     bool trusts;       /* along such axes all ranks have had the same so far */
+    bool repeats;      /* along axes that split the batch too: it does not depend on the batch */
 } tt_gathering;
 
 /* Chooses the files of a site: of those that hold the same by their footers, and ought to, the first. */
@@ -60,6 +61,7 @@ typedef struct tt_holding {
     const tt_mesh *mesh;
     uint64_t grid;  /* of the mesh */
     int64_t number; /* of its class, in the order of the mesh */
+    bool is_repeated; /* all parts of the batch have it */
     const tt_part_point *from;
 } tt_holding;
 

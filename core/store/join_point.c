@@ -23,7 +23,7 @@ void tt_holding_place(const tt_gathering *g, int32_t file, int64_t step, tt_hold
 
 static bool is_spread(const tt_holding *h, int32_t d, tt_spread spread)
 {
-    return h->placement->on[d].spread == spread;
+    return h->placement->on[d].spread == spread && !(spread == TT_SPREAD_BATCH && h->is_repeated);
 }
 
 bool tt_holding_is_alike(const tt_holding *a, const tt_holding *b)

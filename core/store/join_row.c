@@ -113,6 +113,7 @@ static size_t hold(const tt_gathering *g, const tt_part_point *from, size_t coun
         tt_holding *h = &all[held++];
         const tt_part *part = &g->parts[from[i].part];
         h->from = &from[i];
+        h->is_repeated = g->repeats;
         tt_points_get(&part->points, from[i].i, &h->point);
         tt_holding_place(g, part->file, from->step, h);
     }
@@ -135,18 +136,21 @@ typedef struct desk {
     const tt_holding **parts; /* owned */
 } desk;
 
-/* Do ranks have the same at every step, along the axes of which nothing is known? */
+/* Do ranks have the same at every step, along the axes of which nothing is known?  With g->repeats also along
+ * those of the batch; constants, such as zeros, do not show that. */
 static bool is_always_alike(const tt_gathering *g, const desk *d)
 {
-    bool is_alike = true;
+    bool is_alike = true, is_shown = !g->repeats;
     for (size_t from = 0, n; is_alike && from < g->count; from += n) {
         tt_whole w;
         n = count_alike(g, from);
         size_t held = hold(g, &g->entries[from], n, d->all);
-        is_alike = tt_join_point(g, d->all, held, d->parts, tt_join_room(g), &w) != TT_UNPLACED;
+        is_alike = tt_join_point(g, d->all, held, d->parts, tt_join_room(g), &w) != TT_UNPLACED &&
+                   !(g->repeats && (w.is_unequal || w.is_unplaced));
+        is_shown |= held > 1 && d->all[0].point.stats.min < d->all[0].point.stats.max;
         tt_hist_free(w.hist);
     }
-    return is_alike;
+    return is_alike && is_shown;
 }
 
 /* Joins the entries of one step and call, and adds the point.  n: norms, if the site has them; else NULL. */
@@ -178,8 +182,10 @@ static tt_status join_points(tt_gathering *g, tt_row_maker *made)
     g->bins = calloc(TT_JOIN_BINS, sizeof *g->bins);
     if (d.all == NULL || d.parts == NULL || g->bins == NULL)
         st = TT_ENOMEM;
-    g->trusts = true;
-    if (st == TT_OK && g->has_unknown)
+    g->trusts = g->repeats = true;
+    if (st == TT_OK)
+        g->repeats = is_always_alike(g, &d);
+    if (st == TT_OK && !g->repeats && g->has_unknown)
         g->trusts = is_always_alike(g, &d);
     for (size_t from = 0, count; st == TT_OK && from < g->count; from += count) {
         count = count_alike(g, from);

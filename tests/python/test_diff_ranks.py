@@ -85,3 +85,46 @@ def test_a_weight_that_is_wrong_on_all_ranks_is_named(plain: Path, tmp_path: Pat
         ("parameter/blocks.1.up.weight", 2),
         ("activation/blocks.1.up", 2),
     )
+
+
+class Positions(nn.Module):
+    """Parts of it do not depend on the batch, and it returns several tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(10, 8), nn.Embedding(6, 8)
+        self.late = nn.Linear(8, 8, bias=False)  # its output is zero on all ranks
+        nn.init.zeros_(self.late.weight).requires_grad_(False)
+        self.head = nn.Linear(8, 6)
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        hidden = self.tokens(x) + self.places(torch.arange(x.shape[1]))
+        return {"hidden": hidden, "logits": self.head(hidden + self.late(hidden))}
+
+
+def train_positions(rank: int, world: int, folder: str) -> None:
+    torch.manual_seed(0)
+    inner = Positions()
+    model: Any = nn.parallel.DistributedDataParallel(inner) if world > 1 else inner
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = torch.Generator().manual_seed(1)
+    with tt.record(folder, model=model):
+        for _ in range(STEPS):
+            tokens = torch.randint(0, 10, (BATCH, 6), generator=batches)
+            tokens = tokens[part_of("ddp", rank, world)]
+            out = model(tokens)["logits"]
+            nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def test_what_does_not_depend_on_the_batch_is_not_pooled(tmp_path: Path) -> None:
+    train_positions(0, 1, str(tmp_path / "one"))
+    said(run_ranks(2, train_positions, str(tmp_path / "many")))
+    found = tt.diff(tmp_path / "one", tmp_path / "many")
+    assert not [one for one in found.sites if one.verdict == "differs"]
+    assert found.premises == ()
+    run = tt.open(tmp_path / "many")
+    assert run.stats("activation/places")[0].count == 6 * 8
+    assert run.stats("activation/(root).hidden")[0].count == BATCH * 6 * 8
+    assert run.stats("activation/late")[0].count == BATCH * 6 * 8  # zeros show nothing

@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tensortap.compiled.module_call import GRAPHS
@@ -68,6 +68,13 @@ def walk(
         if child is not None:
             name = f"{path}.{key}" if path else key
             yield from walk(child, name, seen, with_wrappers=with_wrappers)
+
+
+def module_name(path: str, known: Container[str]) -> str:
+    """Return the longest name of a known module that the path of a tensor begins with; "": none."""
+    while path and path not in known:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def can_run(module: torch.nn.Module) -> bool:

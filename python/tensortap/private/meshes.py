@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from itertools import product
@@ -168,12 +169,9 @@ def hook_layouts(module: Any, is_input: bool) -> tuple[Any, tuple[Any, ...]] | N
 
 #: Backward functions of operators that change each element alone, and of marks on tensors: FSDP's
 #: on inputs, and that of full backward hooks.
-ELEMENTWISE = frozenset(
-    f"{name}Backward{number}"
-    for name in ("Add", "Sub", "Mul", "Div", "Neg", "Pow", "Exp", "Clone", "ToCopy")
-    + ("Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "Elu", "LeakyRelu", "Hardtanh", "Softplus")
-    + ("NativeDropout", "RegisterPostBackwardFunction", "BackwardHookFunction")
-    for number in ("", 0, 1, 2)
+ELEMENTWISE = re.compile(
+    "(Add|Sub|Mul|Div|Neg|Pow|Exp|Clone|ToCopy|Relu|Gelu|Silu|Tanh|Sigmoid|Elu|LeakyRelu|Hardtanh"
+    "|Softplus|NativeDropout|RegisterPostBackwardFunction|BackwardHookFunction)Backward[0-9]?"
 )
 MOST_NODES = 256  # of the graph that are asked: a residual stream is as long as the model is deep
 
@@ -188,11 +186,11 @@ def spec_before(tensor: Any) -> Any:
     waiting, seen = [node], {node}
     while waiting:
         node = waiting.pop()
-        made = node._input_metadata if node is not None else ()
+        made: Any = node._input_metadata if node is not None else ()
         if len(made) != 1 or tuple(made[0].shape) != shape or len(seen) > MOST_NODES:
             return None
         spec = getattr(node, "dtensor_spec", None)
-        if spec is None and node.name() in ELEMENTWISE:
+        if spec is None and ELEMENTWISE.fullmatch(node.name()):
             more = {one for one, _ in node.next_functions if one is not None} - seen
             waiting += more
             seen |= more

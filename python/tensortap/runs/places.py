@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tensortap.compiled.hooks import unseen
+from tensortap.models.modules import module_name
 from tensortap.models.placement import (
     BATCH,
     REPLICA,
@@ -107,7 +108,7 @@ class Places:
         self._meshes: dict[Grid, int] = {}
         self._specs: dict[int, Any] = {}  # by site: what said where its tensors belong
         self._latest: dict[int, tuple[Grid, Part]] = {}  # by site
-        self._outputs: dict[str, tuple[tuple[int, ...], Grid, Part]] = {}  # path: local shape, place
+        self._outputs: dict[str, tuple[Any, Grid, Part]] = {}  # by path; with the local shape
         self._shapes: dict[int, int] = {}  # by site: how many it had
         recorder.watchers.append(self)
         recorder.placer = unseen(self.place, is_traced=False)
@@ -180,7 +181,7 @@ class Places:
         if kind == "loss":
             models = list(self._models.values())
             return None, models[0] if len(models) == 1 else None
-        known = self._modules.get(path.partition("[")[0])
+        known = self._modules.get(module_name(path, self._modules))
         return (known[0](), known[1]) if known is not None else (None, None)
 
     def _by_spec(
@@ -223,7 +224,8 @@ class Places:
 
         Where these say nothing: what torch's graph says of the tensors that it was made of.
         """
-        is_first = path.partition("[")[2] in ("", "0]")  # hooks know of no other
+        rest = path.removeprefix(module_name(path, self._modules))
+        is_first = rest in ("", ".0")  # hooks know of no other
         is_hooked = module is not None and is_first
         hook = hook_layouts(module, kind == "input") if is_hooked else None
         own = axes_of(hook[0]) if hook is not None and tensor is not None else None
@@ -257,18 +259,16 @@ class Places:
 
         What they make of replicas is one only if they did the same on all ranks.
         """
-        if kind == "activation_gradient":
-            shape, *found = self._outputs.get(path, (None,))
-            grid, part = found if shape == tuple(tensor.shape) else (None, None)
-        else:
+        found: tuple[Grid, Part] | None = None
+        if kind != "activation_gradient":
             spec = spec_before(tensor)
-            made = self._by_spec(tensor, spec, model, False) if spec is not None else None
-            grid, part = made if made is not None else (None, None)
-        if grid is None or part is None:
+            found = self._by_spec(tensor, spec, model, False) if spec is not None else None
+        elif path in self._outputs and self._outputs[path][0] == tuple(tensor.shape):
+            found = self._outputs[path][1:]
+        kinds = {one.kind for one in found[1].spreads} if found is not None else set()
+        if found is None or Kind.SHARD not in kinds or kinds & {Kind.PARTIAL, Kind.UNKNOWN}:
             return None
-        kinds = {one.kind for one in part.spreads}
-        is_shard = Kind.SHARD in kinds and kinds <= {Kind.SHARD, Kind.BATCH, Kind.REPLICA}
-        return (grid, part.without_shape().said_by(Source.HOOK)) if is_shard else None
+        return found[0], found[1].without_shape().said_by(Source.HOOK)
 
     def _write(self, site: int, step: int, grid: Grid, part: Part) -> None:
         recorder = self._recorder()

@@ -30,6 +30,7 @@ from tensortap.models.modules import (
     RUN_EAGERLY,
     can_run,
     class_of,
+    module_name,
     tensors_of,
     unwrapped,
     walk,
@@ -262,7 +263,7 @@ class Watched:
         """Pass it to the black box, and do what on_nonfinite asks, where the tensor was seen."""
         error = NonFiniteError(name, step, call, nan, posinf, neginf)
         kind, _, path = name.partition("/")
-        of_class = self.steps.classes.get(path.partition("[")[0])
+        of_class = self.steps.classes.get(module_name(path, self.steps.classes))
         if _core._value_is_masked(name, of_class, nan, posinf, neginf):
             if kind == "activation" and not is_mask:
                 self._masked.setdefault(name, error)
