@@ -41,7 +41,7 @@ static bool read_rename(const char *text, void *out)
 }
 
 typedef struct counts {
-    size_t same, noise, differing, only[2];
+    size_t same, noise, differing;
     int64_t points, alone[2];
 } counts;
 
@@ -50,10 +50,8 @@ static counts count_sites(const tt_diff *diff)
     counts c = { 0 };
     for (size_t i = 0; i < diff->count; i++) {
         const tt_diff_site *s = &diff->sites[i];
-        if (s->points == 0) {
-            c.only[s->only_a == 0] += s->only_a + s->only_b > 0;
+        if (s->points == 0)
             continue;
-        }
         c.points += s->points;
         c.alone[0] += s->only_a;
         c.alone[1] += s->only_b;
@@ -64,18 +62,38 @@ static counts count_sites(const tt_diff *diff)
     return c;
 }
 
-/* Prints which sites have points in one run only. */
-static void print_alone(const tt_diff *diff, int side, size_t count, const char *path)
+/* Has a run recorded a site on several ranks whose parts could not be joined? */
+static bool is_left_out(const tt_run *run, const char *name)
 {
-    size_t shown = 0;
+    const tt_joined_site *j = tt_run_joined(run, tt_run_find(run, name));
+    return j != NULL && j->points == 0 && j->ranks > 0;
+}
+
+static bool is_alone(const tt_diff_site *s, int side)
+{
+    return s->points == 0 && s->only_a + s->only_b > 0 && (s->only_a == 0) == (side == 1);
+}
+
+/* Prints which sites have points in one run only: those that the other could not join, or those that it does
+ * not have. */
+static void print_alone(const tt_diff *diff, const tt_call *call, int side, bool has_parts)
+{
+    size_t count = 0, shown = 0;
+    for (size_t i = 0; i < diff->count; i++)
+        count += is_alone(&diff->sites[i], side) &&
+                 is_left_out(call->runs[!side], diff->sites[i].name) == has_parts;
     if (count == 0)
         return;
-    tt_screen_say(TT_MOOD_PLAIN, "only in %s: %zu site%s, ", path, count, count == 1 ? "" : "s");
-    for (size_t i = 0; i < diff->count && shown < NAMES; i++) {
-        const tt_diff_site *s = &diff->sites[i];
-        if (s->points == 0 && s->only_a + s->only_b > 0 && (s->only_a == 0) == (side == 1))
-            tt_screen_say(TT_MOOD_PLAIN, "%s%s", shown++ > 0 ? ", " : "", s->name);
-    }
+    const char *ending = count == 1 ? "" : "s";
+    if (has_parts)
+        tt_screen_say(TT_MOOD_PLAIN, "not compared: %zu site%s of %s, whose parts could not be joined: ",
+                      count, ending, call->words[!side]);
+    else
+        tt_screen_say(TT_MOOD_PLAIN, "only in %s: %zu site%s, ", call->words[side], count, ending);
+    for (size_t i = 0; i < diff->count && shown < NAMES; i++)
+        if (is_alone(&diff->sites[i], side) &&
+            is_left_out(call->runs[!side], diff->sites[i].name) == has_parts)
+            tt_screen_say(TT_MOOD_PLAIN, "%s%s", shown++ > 0 ? ", " : "", diff->sites[i].name);
     puts(count > shown ? " ..." : "");
 }
 
@@ -194,7 +212,8 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
             tt_screen_say(TT_MOOD_PLAIN,
                           "%s points only in %s: its steps or calls are not in the other\n",
                           tt_screen_count(c.alone[side]), call->words[side]);
-        print_alone(diff, side, c.only[side], call->words[side]);
+        print_alone(diff, call, side, true);
+        print_alone(diff, call, side, false);
     }
     tt_status st = print_worst(diff, has_ranks);
     if (st == TT_OK && last->next_count > 0) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,22 @@ def compile_inside(model: nn.Module) -> Any:
     return DistributedDataParallel(run_compiled(model))
 
 
+def checkpoint_blocks(model: Any) -> Any:
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+        CheckpointImpl,
+        apply_activation_checkpointing,
+        checkpoint_wrapper,
+    )
+
+    wrap = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT)
+    apply_activation_checkpointing(
+        model, checkpoint_wrapper_fn=wrap, check_fn=lambda one: one is not model
+    )
+    return model
+
+
 WRAPS = (
+    checkpoint_blocks,
     DistributedDataParallel,
     DataParallel,
     run_compiled,

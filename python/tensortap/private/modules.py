@@ -45,6 +45,7 @@ WRAPPERS = {
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
     "_FabricModule": "_forward_module",
     "DeepSpeedEngine": "module",
+    "ActivationWrapper": "_checkpoint_wrapped_module",
 }
 PACKAGES = {"torch", "lightning", "lightning_fabric", "deepspeed"}  # that define them
 COMPILED = "OptimizedModule"
