@@ -30,9 +30,11 @@ def part_of(way: str, rank: int, world: int) -> slice:
     return slice(at * BATCH // count, (at + 1) * BATCH // count)
 
 
-def train(rank: int, world: int, way: str, folder: str, is_faulty: bool = False) -> list[float]:
+def train(
+    rank: int, world: int, way: str, folder: str, dtype: Any = None, is_faulty: bool = False
+) -> list[float]:
     """Train on the same batches, however they are split; return what clipping says of the norms."""
-    model = build(way, world)
+    model = build(way, world, dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = torch.Generator().manual_seed(1)
     norms = []
@@ -61,7 +63,26 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("way", "world"), WAYS)
+@pytest.fixture(scope="module")
+def plain_half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    train(0, 1, "plain", str(folder), torch.bfloat16)
+    return folder
+
+
+@pytest.mark.parametrize(("way", "world"), [*WAYS, ("fsdp", 4), ("tp", 4)])
+def test_a_split_training_in_bfloat16_differs_from_one_process_by_rounding(
+    plain_half: Path, tmp_path: Path, way: str, world: int
+) -> None:
+    said(run_ranks(world, train, way, str(tmp_path / "many"), torch.bfloat16))
+    found = tt.diff(plain_half, tmp_path / "many")
+    assert not [
+        (one.name, one.field, one.a, one.b) for one in found.sites if one.verdict == "differs"
+    ]
+    assert found.premises == ()
+
+
+@pytest.mark.parametrize(("way", "world"), [*WAYS, ("fsdp", 4), ("tp", 4)])
 def test_a_split_training_differs_from_one_process_by_rounding(
     plain: Path, tmp_path: Path, way: str, world: int
 ) -> None:
@@ -84,7 +105,7 @@ def test_a_split_training_differs_from_one_process_by_rounding(
 
 
 def test_a_weight_that_is_wrong_on_all_ranks_is_named(plain: Path, tmp_path: Path) -> None:
-    said(run_ranks(2, train, "fsdp", str(tmp_path / "many"), True))
+    said(run_ranks(2, train, "fsdp", str(tmp_path / "many"), None, True))
     first: Any = tt.diff(plain, tmp_path / "many").first
     assert (first.name, first.first_step) in (
         ("parameter/blocks.1.up.weight", 2),

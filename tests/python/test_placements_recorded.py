@@ -88,13 +88,13 @@ def split_sequences(model: Any, mesh: Any) -> None:
     parallelize_module(model, mesh, plan)
 
 
-def build(way: str, world: int) -> Any:
+def build(way: str, world: int, dtype: Any = None) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
-    model = Net()
+    model = Net().to(dtype)
     if way == "ddp":
         return DistributedDataParallel(model)
     if way == "fsdp":
