@@ -86,8 +86,9 @@ static void print_alone(const tt_diff *diff, const tt_call *call, int side, bool
         return;
     const char *ending = count == 1 ? "" : "s";
     if (has_parts)
-        tt_screen_say(TT_MOOD_PLAIN, "not compared: %zu site%s of %s, whose parts could not be joined: ",
-                      count, ending, call->words[!side]);
+        tt_screen_say(TT_MOOD_PLAIN,
+                      "not compared: %zu site%s of %s, whose parts could not be joined: ", count, ending,
+                      call->words[!side]);
     else
         tt_screen_say(TT_MOOD_PLAIN, "only in %s: %zu site%s, ", call->words[side], count, ending);
     for (size_t i = 0; i < diff->count && shown < NAMES; i++)

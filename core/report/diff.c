@@ -29,7 +29,7 @@ static const struct {
     { TT_FIELD_MIN, TT_COLUMN_MIN },       { TT_FIELD_MAX, TT_COLUMN_MAX },
     { TT_FIELD_COUNT, TT_COLUMN_COUNT }, /* not compared: rms needs it */
 };
-enum { NAN_COUNT = 1, POSINF, NEGINF, MEAN, RMS, COUNT = 8, COLUMNS };
+enum { SCALAR, NAN_COUNT, POSINF, NEGINF, MEAN, RMS, MIN, MAX, COUNT, COLUMNS };
 
 /* One side of a pair: columns of one site.  Its memory is kept from site to site. */
 typedef struct side {
@@ -37,7 +37,8 @@ typedef struct side {
     tt_step_map map; /* borrowed */
     int32_t file, site;
     size_t points, cap;
-    int64_t *steps, *calls;  /* steps is owned, with the calls and the values behind it */
+    int64_t *steps, *calls;  /* steps is owned, with all others behind it */
+    int64_t *numbers;        /* of the points in their site; -1: put together of several */
     double *values[COLUMNS]; /* NaN: the point does not have the field */
 } side;
 
@@ -67,6 +68,8 @@ static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_ch
             if ((cells[PRODUCTS][i] & kind->product) == 0)
                 to[i] = NAN;
     }
+    for (size_t i = 0; i < entry->n; i++)
+        s->numbers[s->points + i] = (int64_t)(s->points + i);
     s->points += entry->n;
     return TT_OK;
 }
@@ -82,12 +85,13 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     if (n > s->cap) {
         free(s->steps);
         s->cap = n;
-        s->steps = calloc(n * (COLUMNS + 2), sizeof *s->steps);
+        s->steps = calloc(n * (COLUMNS + 3), sizeof *s->steps);
         if (s->steps == NULL)
             return tt_fail_plain(err, TT_ENOMEM);
         s->calls = s->steps + n;
+        s->numbers = s->calls + n;
         for (size_t k = 0; k < COLUMNS; k++)
-            s->values[k] = (double *)(void *)(s->steps + n * (k + 2));
+            s->values[k] = (double *)(void *)(s->steps + n * (k + 3));
     }
     const tt_index_site *row = tt_run_row(s->run, file, site);
     for (uint32_t k = 0; k < row->count; k++) {
@@ -133,9 +137,9 @@ static void note_unlike(const side *a, size_t i, const side *b, size_t j, bool i
 {
     tt_point x, y;
     bool is_unlike = a->values[COUNT][i] != b->values[COUNT][j];
-    if ((!is_unlike && !is_first) || site->shapes[0][0] != '\0' ||
-        tt_run_point(a->run, a->file, a->site, (int64_t)i, &x, NULL) < 0 ||
-        tt_run_point(b->run, b->file, b->site, (int64_t)j, &y, NULL) < 0)
+    if ((!is_unlike && !is_first) || site->shapes[0][0] != '\0' || a->numbers[i] < 0 ||
+        b->numbers[j] < 0 || tt_run_point(a->run, a->file, a->site, a->numbers[i], &x, NULL) < 0 ||
+        tt_run_point(b->run, b->file, b->site, b->numbers[j], &y, NULL) < 0)
         return;
     bool is_shape = x.ndim >= 0 && y.ndim >= 0 &&
                     (x.ndim != y.ndim || memcmp(x.shape, y.shape, (size_t)x.ndim * sizeof *x.shape) != 0);
@@ -201,6 +205,77 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, double lea
             gap->b[kind] = y;
         }
     }
+}
+
+/* ---- micro-batches ------------------------------------------------------------
+ * A pipeline calls its modules once for each micro-batch, one process once for the batch. */
+
+/* Puts `count` points together as point `to`; numbers, such as losses, are averaged. */
+static void pool(side *s, size_t from, size_t count, bool are_numbers, size_t to)
+{
+    double sum[COLUMNS] = { 0 }, mean = 0, least = NAN, most = NAN;
+    for (size_t i = from; i < from + count; i++) {
+        double finite =
+            s->values[COUNT][i] - s->values[NAN_COUNT][i] - s->values[POSINF][i] - s->values[NEGINF][i];
+        for (size_t k = 0; k < COLUMNS; k++)
+            sum[k] += s->values[k][i];
+        mean += finite > 0 ? s->values[MEAN][i] * finite : 0;
+        least = fmin(least, s->values[MIN][i]);
+        most = fmax(most, s->values[MAX][i]);
+    }
+    double finite = sum[COUNT] - sum[NAN_COUNT] - sum[POSINF] - sum[NEGINF];
+    mean = finite > 0 ? mean / finite : sum[MEAN];
+    bool is_number = are_numbers && finite == (double)count;
+    s->steps[to] = s->steps[from];
+    s->calls[to] = s->calls[from];
+    s->numbers[to] = -1;
+    for (size_t k = 0; k < COLUMNS; k++)
+        s->values[k][to] = sum[k];
+    s->values[SCALAR][to] = sum[SCALAR] / (double)count;
+    s->values[MEAN][to] = mean;
+    s->values[RMS][to] = is_number ? mean * mean : sum[RMS];
+    s->values[MIN][to] = is_number ? mean : least;
+    s->values[MAX][to] = is_number ? mean : most;
+    s->values[COUNT][to] = is_number ? 1 : sum[COUNT];
+}
+
+static size_t count_calls(const side *s, size_t from)
+{
+    size_t to = from;
+    while (to < s->points && s->steps[to] == s->steps[from])
+        to++;
+    return to - from;
+}
+
+/* Where the other run has one call a step, and the elements of the calls add up to it, puts them together. */
+static void pool_calls(side *s, const side *other)
+{
+    size_t to = 0, j = 0;
+    for (size_t i = 0, n; i < s->points; i += n) {
+        n = count_calls(s, i);
+        while (j < other->points && other->steps[j] < s->steps[i])
+            j++;
+        bool is_one =
+            n > 1 && j < other->points && other->steps[j] == s->steps[i] && count_calls(other, j) == 1;
+        double elements = 0, whole = is_one ? other->values[COUNT][j] : NAN;
+        bool are_numbers = whole == 1;
+        for (size_t k = i; k < i + n; k++) {
+            elements += s->values[COUNT][k];
+            are_numbers &= s->values[COUNT][k] == 1;
+        }
+        if (are_numbers || elements == whole) {
+            pool(s, i, n, are_numbers, to++);
+            continue;
+        }
+        for (size_t k = i; k < i + n; k++, to++) {
+            s->steps[to] = s->steps[k];
+            s->calls[to] = s->calls[k];
+            s->numbers[to] = s->numbers[k];
+            for (size_t c = 0; c < COLUMNS; c++)
+                s->values[c][to] = s->values[c][k];
+        }
+    }
+    s->points = to;
 }
 
 /* Returns how far a run moves a tensor from the point before to this one: the statistic that moves most. */
@@ -393,6 +468,8 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
         return st;
     if (s->a.points == 0 && s->b.points == 0)
         return TT_OK;
+    pool_calls(&s->a, &s->b);
+    pool_calls(&s->b, &s->a);
     st = tt_grow(&all->pairs, &all->cap, all->count + 1, sizeof *all->pairs);
     if (st < 0)
         return tt_fail_plain(err, st);

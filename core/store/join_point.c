@@ -36,6 +36,14 @@ bool tt_holding_is_alike(const tt_holding *a, const tt_holding *b)
     return a->grid == b->grid;
 }
 
+static bool is_single(const tt_mesh *mesh)
+{
+    int32_t d = 0;
+    while (d < mesh->ndim && mesh->size[d] == 1)
+        d++;
+    return d == mesh->ndim;
+}
+
 bool tt_holding_find_class(tt_holding *h, int64_t *classes, bool *is_guess)
 {
     h->number = 0;
@@ -273,9 +281,11 @@ tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, c
         return TT_INCOMPLETE;
     memset(parts, 0, (size_t)classes * sizeof *parts);
     for (size_t i = 0; i < count; i++) {
-        if (!tt_holding_is_alike(&all[0],
-                                 &all[i])) /* another group of ranks: a replica of the tt_whole */
-            continue;
+        if (!tt_holding_is_alike(&all[0], &all[i])) {
+            if (is_single(all[i].mesh)) /* a stage of a pipeline: it has other layers */
+                return TT_UNPLACED;
+            continue; /* another group of ranks: a replica of the whole */
+        }
         const tt_holding **at = &parts[all[i].number];
         if (*at != NULL) {
             out->is_unequal |= !is_equal(&(*at)->point, &all[i].point);

@@ -19,7 +19,7 @@ typedef struct series {
     tt_stats *sums;  /* owned; of each point */
     bool is_number;  /* tensors of no dimension: losses */
     double *totals;  /* owned; of each point: the sum of such numbers */
-    bool is_other;   /* the second part differs from the first, or both are constant */
+    bool is_other;   /* the second part differs from the first */
 } series;
 
 /* Puts the files in the order of their classes; false: they do not hold each part once. */

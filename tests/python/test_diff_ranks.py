@@ -154,3 +154,69 @@ def test_what_does_not_depend_on_the_batch_is_not_pooled(tmp_path: Path) -> None
     assert run.stats("activation/places")[0].count == 6 * 8
     assert run.stats("activation/(root).hidden")[0].count == BATCH * 6 * 8
     assert run.stats("activation/late")[0].count == BATCH * 6 * 8  # zeros show nothing
+
+
+class Stage(nn.Module):
+    """A part of Net, whose layers have the names that they have there."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        whole = build("plain", 1)
+        self.embed = whole.embed if number == 0 else None
+        self.blocks = nn.ModuleDict({str(number): whole.blocks[number]})
+        self.head = whole.head if number == 1 else None
+
+    def forward(self, x: Any) -> Any:
+        x = self.embed(x) if self.embed is not None else x
+        for block in self.blocks.values():
+            x = block(x)
+        return self.head(x) if self.head is not None else x
+
+
+def loss_of(out: Any, tokens: Any) -> Any:
+    return nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten() % 6)
+
+
+def train_stage(
+    rank: int, world: int, schedule: str, folder: str, dtype: Any, is_faulty: bool
+) -> None:
+    from torch.distributed import pipelining
+
+    model: Any = Stage(rank).to(dtype)
+    part = pipelining.PipelineStage(model, rank, world, torch.device("cpu"))
+    run_step = getattr(pipelining, schedule)(part, 2, loss_fn=loss_of)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = torch.Generator().manual_seed(1)
+    with tt.record(folder, model=model):
+        for step in range(STEPS):
+            tokens = torch.randint(0, 10, (BATCH, 6), generator=batches)
+            optimizer.zero_grad()
+            if is_faulty and step == 2 and rank == 1:
+                with torch.no_grad():
+                    model.blocks["1"].up.weight.mul_(1.01)
+            run_step.step(tokens) if rank == 0 else run_step.step(target=tokens)
+            optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
+def test_a_pipeline_differs_from_one_process_by_rounding(
+    plain: Path, plain_half: Path, tmp_path: Path, schedule: str, dtype: Any
+) -> None:
+    said(run_ranks(2, train_stage, schedule, str(tmp_path / "many"), dtype, False))
+    one = plain if dtype is None else plain_half
+    found = tt.diff(one, tmp_path / "many")
+    assert [site.name for site in found.sites if site.verdict == "differs"] == []
+    assert {one.kind for one in found.premises} <= {"settings", "code"}  # Stage is another class
+    compared = {site.name for site in found.sites if site.points > 0}
+    assert {name for name in tt.open(one).names("*") if is_of_model(name)} - compared == {
+        "activation/(root)"  # each stage has one: it is not known what they are of the whole
+    }
+    norms = [tt.open(run).series("gradient_norm")[1] for run in (one, tmp_path / "many")]
+    assert norms[1] == pytest.approx(norms[0], rel=1e-5 if dtype is None else 1e-2)
+
+
+def test_a_wrong_weight_of_a_stage_is_named(plain: Path, tmp_path: Path) -> None:
+    said(run_ranks(2, train_stage, "Schedule1F1B", str(tmp_path / "many"), None, True))
+    first: Any = tt.diff(plain, tmp_path / "many").first
+    assert (first.name, first.first_step) == ("parameter/blocks.1.up.weight", 2)

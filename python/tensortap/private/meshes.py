@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from itertools import product
+from types import FrameType
 from typing import Any, NamedTuple
 
 from tensortap.private.capability import Capability
@@ -72,6 +73,20 @@ def axis_of_group(group: Any) -> tuple[Axis, ...] | None:
     me = distributed.get_rank()
     steps = tuple(range(len(ranks)))
     return (Axis("", steps, ranks.index(me), ranks),) if me in ranks else None
+
+
+def axis_of_stage() -> tuple[Axis, ...]:
+    """Return this rank alone as an axis if a stage of a pipeline is calling its module.
+
+    Other ranks have other layers; where a stage has several, its module is wrapped or sharded.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if "/torch/distributed/pipelining/" in frame.f_code.co_filename:
+            me = sys.modules["torch.distributed"].get_rank()
+            return (Axis("stage", (0,), 0, (me,)),)
+        frame = frame.f_back
+    return ()
 
 
 def grid_of(axes: Sequence[Axis]) -> Grid | None:

@@ -32,6 +32,7 @@ from tensortap.private.meshes import (
     Axis,
     Grid,
     axes_of,
+    axis_of_stage,
     data_axes,
     grid_of,
     hook_layouts,
@@ -70,6 +71,9 @@ class Model:
             for axis in (axes_of(spec.mesh) if spec is not None else None) or ():
                 if not _has(data, axis) and not _has(others, axis):
                     others += (axis,)
+        if not data and not others:
+            data = axis_of_stage()
+            wrapper = "stage" if data else ""
         return wrapper, data, others
 
     def ignores(self, path: str) -> bool:
@@ -79,7 +83,7 @@ class Model:
 
     @property
     def wrapper(self) -> str:
-        """What splits its batch: "ddp", "fsdp" or ""."""
+        """What splits its batch: "ddp", "fsdp", "" or, of one rank only, "stage"."""
         return self._axes[0]
 
     @property
@@ -205,10 +209,12 @@ class Places:
         return (grid, part.along(spreads)) if grid is not None else None
 
     def _of_plain_parameter(self, path: str, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
-        """Place a plain parameter: replicas under DDP; with others nobody says so."""
+        """Place a plain parameter: replicas under DDP, whole on a stage; else nobody says so."""
         axes = (*model.data, *model.others)
         grid = grid_of(axes) if axes else None
-        is_replica = model.wrapper == "ddp" and not model.others and not model.ignores(path)
+        is_replica = (
+            model.wrapper in ("ddp", "stage") and not model.others and not model.ignores(path)
+        )
         if grid is None or tensor is None:
             return None
         shape = tuple(tensor.shape)
