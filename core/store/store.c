@@ -23,6 +23,7 @@
 #include <zstd.h>
 
 enum { RESERVE_MIN = 1 << 20, RESERVE_MAX = 64 << 20 };
+enum { RESERVE_LEAST = 64 << 10 }; /* where ranks are many */
 
 static tt_status check_name(const tt_store *store, tt_error *err)
 {
@@ -41,7 +42,8 @@ static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
     if (need <= store->reserved)
         return TT_OK;
     int64_t more = store->end / 4;
-    more = more < RESERVE_MIN ? RESERVE_MIN : more > RESERVE_MAX ? RESERVE_MAX : more;
+    more = more < RESERVE_MIN ? RESERVE_MIN : more;
+    more = more > store->reserve_max ? store->reserve_max : more;
     tt_status st = tt_file_reserve(store->fd, store->end, need + more, err);
     store->reserved = need + more;
     return st;
@@ -294,6 +296,17 @@ static void release(tt_store *store)
     *store = (tt_store){ .fd = -1 };
 }
 
+/* All files of a run together reserve what one does. */
+static int64_t share_reserve(const char *const *info)
+{
+    long ranks = 1;
+    for (size_t i = 0; info != NULL && info[i] != NULL && info[i + 1] != NULL; i += 2)
+        if (strcmp(info[i], "world_size") == 0)
+            ranks = strtol(info[i + 1], NULL, 10);
+    int64_t share = ranks > 1 ? RESERVE_MAX / ranks : RESERVE_MAX;
+    return share > RESERVE_LEAST ? share : RESERVE_LEAST;
+}
+
 tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
                         const tt_recorder_options *options, tt_error *err)
 {
@@ -301,6 +314,7 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
     store->index.sites = sites;
     store->index.steps = TT_SPAN_NONE;
     store->id = make_id(store);
+    store->reserve_max = share_reserve(options->info);
     tt_status st = open_file(store, path, options->resumes, err);
     bool is_ours = st == TT_OK;
     if (st == TT_OK && options->resumes)

@@ -18,9 +18,10 @@
 typedef struct tt_store {
     int fd; /* -1: none, or forgotten after a fork */
     uint32_t id;
-    uint64_t sequence; /* of the next block */
-    int64_t end;       /* where the next block goes */
-    int64_t reserved;  /* room asked for up to here */
+    uint64_t sequence;   /* of the next block */
+    int64_t end;         /* where the next block goes */
+    int64_t reserved;    /* room asked for up to here */
+    int64_t reserve_max; /* most to ask for at once */
     tt_index index;
     int32_t sites_written;
     tt_buf body;         /* sections collected for the next batch */

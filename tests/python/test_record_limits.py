@@ -197,3 +197,19 @@ def test_hooks_and_calls_are_part_of_the_cost_where_nothing_is_recorded(folder: 
 def test_a_cost_that_is_too_small_to_show_is_not_shown_as_zero(folder: Path) -> None:
     with tt.record(folder) as run:
         assert "cost less than 0.1%" in repr(run)
+
+
+@pytest.mark.parametrize(("ranks", "least", "most"), [(1, 1 << 20, 2 << 20), (1024, 0, 256 << 10)])
+def test_files_of_many_ranks_reserve_little_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, least: int, most: int
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", str(ranks))
+    with tt.record(folder) as run:
+        run.log("x", 1.0)
+        run.flush()
+        about = (folder / "rank0.tap").stat()
+        reserved = about.st_blocks * 512
+    if reserved < 1 << 12 and ranks == 1:
+        pytest.skip("this file system reserves nothing")
+    assert least <= reserved <= most
