@@ -40,6 +40,8 @@ static void check(const tt_call *call)
 static const tt_option options[] = {
     { "output", "RUN", "The run's folder (runs/DATE-TIME)", .letter = 'o' },
     { .name = "resume", NULL, "Go on with the run in -o, at the step after its last" },
+    { "nproc", "N", "Start N ranks of the program on this machine, with torchrun, and record each",
+      .read = tt_range_from_one, .takes = "a number of ranks from 1 on" },
     { "every", "N", "Record every Nth step (1)", .read = tt_range_from_one,
       .takes = "a number of steps from 1 on" },
     { .name = "only", "GLOB", "Record sites that match (*)" },
@@ -80,7 +82,8 @@ const tt_cmd tt_cmd_run = {
         "and behaves as under Python.\v"
         "The run keeps the command line.  Values of options such as --api-key, --token or --password are "
         "replaced by ***; with TENSORTAP_PRIVATE=1 nothing of it is kept.\n\n"
-        "For example: tensortap run -o runs/today train.py --lr 0.1",
+        "For example: tensortap run -o runs/today train.py --lr 0.1\n"
+        "Four ranks:  tensortap run -o runs/today --nproc 4 train.py --lr 0.1",
     TT_OPTIONS(options),
     .most = SIZE_MAX,
     .is_in_order = true,

@@ -542,15 +542,6 @@ def test_a_run_that_recorded_nothing_says_why_and_what_to_do(tmp_path: Path) -> 
     assert done.stderr.splitlines()[1:] == [
         "tensortap: to record the processes that it starts, call tt.record where they train"
     ]
-    launcher = ("--nproc-per-node=2", *ANY_FREE_PORT)
-    script = write(tmp_path, "print('trained')")
-    words = ("-m", "torch.distributed.run", *launcher, script, "--lr", "a b")
-    done = tensortap("run", "-o", "run", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == (
-        f"tensortap:   torchrun {' '.join(launcher)} --no-python "
-        "tensortap run -o run script.py --lr 'a b'"
-    )
 
 
 def test_commands_that_a_shell_ran_before_are_not_taken_for_the_programs(tmp_path: Path) -> None:
@@ -621,6 +612,41 @@ def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert tt.open(tmp_path / "run").ranks == [0, 1]
+
+
+RANKS = r"""
+import os, sys
+os.write(1, f"{os.environ['RANK']} {sys.argv[1:]}\n".encode())
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("--nproc", "2"),
+        ("-m", "torch.distributed.run", "--nproc-per-node=2", *ANY_FREE_PORT),
+        (str(PROGRAM.parent / "torchrun"), "--nproc-per-node", "2", *ANY_FREE_PORT),
+    ],
+)
+@pytest.mark.parametrize("is_module", [False, True])
+def test_run_starts_ranks_that_record_themselves(
+    tmp_path: Path, before: tuple[str, ...], is_module: bool
+) -> None:
+    script = write(tmp_path, RANKS + textwrap.dedent(TRAIN))
+    program = ("-m", Path(script).stem) if is_module else (script,)
+    own = ("-o", "run", "--inputs", "--every", "2")
+    done = tensortap("run", *own, *before, *program, "--lr", "a b", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines())[:2] == ["0 ['--lr', 'a b']", "1 ['--lr', 'a b']"]
+    run = tt.open(tmp_path / "run")
+    assert run.ranks == [0, 1]
+    assert run.names("input/*")
+
+
+def test_a_rank_that_fails_fails_the_command_that_started_it(tmp_path: Path) -> None:
+    script = write(tmp_path, "import os, sys; sys.exit(int(os.environ['RANK']) * 7)")
+    done = tensortap("run", "--nproc", "2", script, folder=tmp_path)
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize(

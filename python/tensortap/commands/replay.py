@@ -306,7 +306,7 @@ def child(plan_path: str) -> None:
     program = (plan["kind"], plan["words"])
     start, finish = put, lambda error: None  # a program that opens its own run closes it
     if plan["is_by_command"]:
-        watcher = Watcher(plan["home"], {"black_box": 1}, {}, program, make)
+        watcher = Watcher(plan["home"], {"black_box": 1}, {}, make)
         start, finish = watcher.start, watcher.finish
     with suppress(SystemExit):  # an error was noted where the run was closed
         supervise(start, finish, *program)

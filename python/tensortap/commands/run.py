@@ -19,6 +19,7 @@ import signal
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any
 from weakref import ref
 
@@ -43,7 +44,7 @@ AROUND = tuple(
     PACKAGE + name for name in ("blackbox/loaders.py", "runs/optimizers.py", "files/imports.py")
 )
 IMPORT = "<frozen importlib._bootstrap"
-LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
+FLAGS = ("resume", "inputs")  # options without a value
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
 
@@ -75,14 +76,12 @@ class Watcher(optimizers.Listener):
         folder: str | None,
         options: dict[str, Any],
         watching: dict[str, Any],
-        program: tuple[str, Sequence[str]],
         make_box: Callable[[], Any] | None = None,
     ) -> None:
         self.make_box = make_box  # the black box, once torch is there
         self.folder = folder
         self.options = options
         self.watching = watching  # options of tensortap.watch
-        self.program = program  # "script" or "module", and what comes after
         self.pid = os.getpid()
         self.run: Recording | None = None
         self.called: Any = None  # what modules announce their calls to
@@ -200,7 +199,7 @@ class Watcher(optimizers.Listener):
             return
         self.pid = -1
         if self.run is None:
-            print_why(["-o", self.folder] if self.folder else [], *self.program)
+            print_why()
             return
         from tensortap.runs.describe import share
 
@@ -230,8 +229,8 @@ def is_under_construction() -> bool:
     return False
 
 
-def print_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
-    """Print why nothing was recorded; *own* are options of `tensortap run`."""
+def print_why() -> None:
+    """Print why nothing was recorded."""
     if os.environ.get("RANK", "0") != "0":
         return
     lines = ["nothing recorded: this process did not import torch"]
@@ -239,25 +238,47 @@ def print_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
         lines = ["nothing recorded: no model ran in training mode in this process"]
     if dynamo.is_imported():
         lines.append("(a model and an optimizer inside one compiled function are not seen)")
-    if kind == "module" and rest[0] in LAUNCHERS:
-        lines += ["to record the processes that it starts:", f"  {rank_command(own, rest[1:])}"]
-    elif children_time() - CHILDREN_BEFORE > TRAINING_TIME:
+    if children_time() - CHILDREN_BEFORE > TRAINING_TIME:
         lines.append("to record the processes that it starts, call tt.record where they train")
     print(*(f"tensortap: {line}" for line in lines), sep="\n", file=sys.stderr)
 
 
-def rank_command(own: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return the command that records every rank of a launcher with these arguments."""
-    import shlex
-
+def split_launcher(arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """Split what torchrun was given into its options and the program; None: that is no Python."""
     from torch.distributed.run import parse_args
 
     read = parse_args(arguments)  # type: ignore[no-untyped-call]
+    if read.no_python:
+        return None
     count = len(read.training_script_args) + 1
-    flags = ("-m", "--module", "--no-python", "--no_python")
-    options = [word for word in arguments[:-count] if word not in flags]
-    program = [*(["-m"] if read.module else []), *arguments[-count:]]
-    return shlex.join(["torchrun", *options, "--no-python", "tensortap", "run", *own, *program])
+    options = [word for word in arguments[:-count] if word not in ("-m", "--module")]
+    return options, [*(["-m"] if read.module else []), *arguments[-count:]]
+
+
+def start_ranks(own: Sequence[str], options: Sequence[str], program: Sequence[str]) -> None:
+    """Become torchrun; each rank that it starts records itself."""
+    if find_spec("torch") is None:
+        print(f"tensortap: {sys.executable} has no module 'torch'", file=sys.stderr)
+        sys.exit(3)
+    ours = ["-m", "tensortap", "run", *own, *program]
+    words = [sys.executable, "-m", "torch.distributed.run", *options, *ours]
+    sys.stdout.flush()
+    os.execv(sys.executable, words)
+
+
+def become_launcher(texts: dict[str, str], kind: str, rest: Sequence[str]) -> None:
+    """Start ranks if the command asks for them: by --nproc, or because the program is torchrun."""
+    flags = [f"--{name}" for name in FLAGS if name in texts]
+    valued = [name for name in texts if name not in (*FLAGS, "m", "nproc")]
+    own = [*flags, *(word for name in valued for word in (f"--{name}", texts[name]))]
+    program = [*(["-m"] if kind == "module" else []), *rest]
+    if "nproc" in texts:
+        start_ranks(own, ["--standalone", "--nproc-per-node", texts["nproc"]], program)
+    is_script = kind == "script" and os.path.basename(rest[0]) == "torchrun"
+    if is_script or (kind == "module" and rest[0] == "torch.distributed.run"):
+        found = split_launcher(rest[1:])
+        if found is not None:
+            start_ranks(own, *found)
 
 
 def clean(error: BaseException) -> types.TracebackType | None:
@@ -340,6 +361,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
     """Run; *options* were checked by cli/commands/run.c, *words* are the program's."""
     texts = {name.replace("-", "_"): text for name, text in options.items()}
     kind, rest = ("module", [texts["m"], *words]) if "m" in texts else ("script", words)
+    become_launcher(options, kind, rest)
     if kind == "script" and not os.path.exists(rest[0]):
         is_python = os.path.basename(rest[0]).startswith("python")
         advice = "leave it out" if is_python else "give a file, or -m and a module"
@@ -361,7 +383,7 @@ def main(options: dict[str, str], words: list[str]) -> None:
             new_box, recording["black_box"], int(limit) if limit else None, "on" in texts
         )
     recording["resume"] = resume
-    watcher = Watcher(folder, recording, watching, (kind, rest), make_box)
+    watcher = Watcher(folder, recording, watching, make_box)
     supervise(watcher.start, watcher.finish, kind, rest)
 
 
