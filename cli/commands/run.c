@@ -7,6 +7,7 @@
 #include "words.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The readers only check: Python reads the numbers. */
 static bool read_products(const char *text, void *out)
@@ -22,6 +23,22 @@ static bool read_share(const char *text, void *out)
     double share = strtod(text, &end);
     (void)out;
     return end != text && *end == '\0' && share > 0 && share < 1;
+}
+
+static bool read_ranks(const char *text, void *out)
+{
+    (void)out;
+    do {
+        size_t digits = strspn(text, "0123456789");
+        text += digits;
+        if (digits > 0 && *text == '-') {
+            digits = strspn(++text, "0123456789");
+            text += digits;
+        }
+        if (digits == 0)
+            return false;
+    } while (*text++ == ',');
+    return text[-1] == '\0';
 }
 
 static const char *const boxed[] = { "on", "black-box-bytes" };
@@ -42,6 +59,10 @@ static const tt_option options[] = {
     { .name = "resume", NULL, "Go on with the run in -o, at the step after its last" },
     { "nproc", "N", "Start N ranks of the program on this machine, with torchrun, and record each",
       .read = tt_range_from_one, .takes = "a number of ranks from 1 on" },
+    { "only-ranks", "RANKS", "Ranks that record, such as 0-7,12 (all)", .read = read_ranks,
+      .takes = "ranks such as 0-7,12" },
+    { "sample-ranks", "N", "N ranks record, evenly spread", .read = tt_range_from_one,
+      .takes = "a number of ranks from 1 on" },
     { "every", "N", "Record every Nth step (1)", .read = tt_range_from_one,
       .takes = "a number of steps from 1 on" },
     { .name = "only", "GLOB", "Record sites that match (*)" },

@@ -13,7 +13,7 @@
 
 enum { TEXT_MOST = 400, RANKS_MOST = 1 << 20 };
 
-typedef enum fate { GOES_ON, ENDED, RAISED, FOLLOWED, DEAD, MISSING, FATE_COUNT_ } fate;
+typedef enum fate { GOES_ON, ENDED, RAISED, FOLLOWED, DEAD, MISSING, LEFT_OUT, FATE_COUNT_ } fate;
 
 typedef struct rank_end {
     fate fate;
@@ -55,6 +55,29 @@ static int32_t count_ranks(const tt_run *run)
     return world;
 }
 
+/* Which ranks were to record, such as "0-7,12"; NULL: all. */
+static const char *chosen_ranks(const tt_run *run)
+{
+    for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
+        if (strcmp(tt_run_info_key(run, 0, i), "recorded_ranks") == 0)
+            return tt_run_info_value(run, 0, i);
+    return NULL;
+}
+
+static bool is_among(const char *ranks, int32_t rank)
+{
+    while (*ranks != '\0') {
+        char *end;
+        long first = strtol(ranks, &end, 10), last = first;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        if (end == ranks || (first <= rank && rank <= last))
+            return true; /* or it cannot be read */
+        ranks = *end == ',' ? end + 1 : end;
+    }
+    return false;
+}
+
 static fate fate_of(const tt_run_file *file, bool is_live)
 {
     if (file->stopped != NULL)
@@ -94,7 +117,8 @@ static void add(tt_answers *out, const char *path, tt_severity severity, const c
     found.sentence = tt_answers_take(out, &text);
     found.last_step = step;
     tt_answers_set_ranks(out, &found, ranks, count);
-    if (strcmp(rule, "missing") != 0) /* nothing of it was recorded */
+    if (strcmp(rule, "missing") != 0 &&
+        strcmp(rule, "not-recorded") != 0) /* nothing of it was recorded */
         tt_answers_next(out, &found, "tensortap show %s --rank %d", path, (int)ranks[0]);
     tt_answers_put(out, &found);
 }
@@ -149,6 +173,10 @@ static void add_ranks(const tt_run *run, const rank_end *ends, int32_t world, in
     if (count > 0)
         add(out, path, TT_SEVERITY_WARNING, "missing", ranks, count, -1, " has no file", " have no file",
             tt_answers_text(out, "; the job had %d ranks", (int)world));
+    list_group(ends, world, LEFT_OUT, ranks, &count);
+    if (count > 0)
+        add(out, path, TT_SEVERITY_NOTE, "not-recorded", ranks, count, -1, " did not record",
+            " did not record", tt_answers_text(out, ": %s only were to", chosen_ranks(run)));
     count = 0;
     for (int32_t rank = 0; rank < world; rank++)
         if (is_late(&ends[rank], totals.first_step, totals.last_step, is_live))
@@ -171,8 +199,11 @@ static tt_status add_ending(const tt_run *run, const char *path, tt_answers *out
     int32_t *ranks = malloc((size_t)world * sizeof *ranks); /* owned */
     tt_status st = ends != NULL && ranks != NULL ? TT_OK : TT_ENOMEM;
     bool goes_on = false;
+    const char *chosen = chosen_ranks(run);
     for (int32_t rank = 0; st == TT_OK && rank < world; rank++)
-        ends[rank] = (rank_end){ .fate = MISSING, .file = -1, .last_step = -1 };
+        ends[rank] = (rank_end){ .fate = chosen == NULL || is_among(chosen, rank) ? MISSING : LEFT_OUT,
+                                 .file = -1,
+                                 .last_step = -1 };
     for (int32_t f = 0; st == TT_OK && f < run->count; f++) {
         const tt_tap *tap = run->taps[f];
         tt_run_file file;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -123,3 +124,66 @@ def test_a_missing_and_a_late_rank_are_named(
     assert "ranks 3, 5, 6 have no file; the job had 8 ranks" in text
     assert "rank 2 is late: the last step is 19, of others 99" in text
     assert "ranks 0 to 2, 4, 7" in text
+
+
+def record_some(rank: int, world: int, folder: str, options: dict[str, Any]) -> list[Any]:
+    model: Any = nn.parallel.DistributedDataParallel(Upside())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with tt.record(folder, model=model, health="stop", black_box=4, **options) as run:
+        watched = tt.watch(model.module, name="again")
+        for _ in range(3):
+            model(run.batch(torch.ones(3, 2))).sum().backward()
+            run.log({"loss": 0.5})
+            run.tensor("x", torch.ones(2))
+            optimizer.step()
+            optimizer.zero_grad()
+        run.step()
+        watched.remove()
+        return [run.is_idle, bool(model.module.last.weight._post_accumulate_grad_hooks)]
+
+
+@pytest.mark.parametrize(
+    ("options", "recorded"),
+    [
+        ({"only_ranks": "0,2-3"}, [0, 2, 3]),
+        ({"only_ranks": [1]}, [1]),
+        ({"sample_ranks": 2}, [0, 2]),
+        ({"only_ranks": "1-3", "sample_ranks": 2}, [1, 2]),
+    ],
+)
+def test_ranks_that_were_not_chosen_record_nothing_and_are_not_missed(
+    tmp_path: Path, options: dict[str, Any], recorded: list[int]
+) -> None:
+    found = said(run_ranks(4, record_some, str(tmp_path / "run"), options))
+    assert found == [[rank not in recorded, rank in recorded] for rank in range(4)]
+    assert tt.open(tmp_path / "run").ranks == recorded
+    text = tensortap("show", "run", folder=tmp_path, COLUMNS="200").stdout
+    assert "have no file" not in text
+    if recorded == [0, 2, 3]:
+        assert "rank 1 did not record: 0,2-3 only were to" in text
+
+
+@pytest.mark.parametrize("wrong", ["", "1-", "a", "1,,2", [-1], ["1"]])
+def test_ranks_that_cannot_be_read_are_refused(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="0-7,12"):
+        tt.record(tmp_path / "run", only_ranks=wrong)
+
+
+def test_the_command_records_chosen_ranks_only(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        """
+import torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+    )
+    words = ("run", "-o", "run", "--nproc", "3", "--only-ranks", "0-1", "train.py")
+    done = tensortap(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert tt.open(tmp_path / "run").ranks == [0, 1]
+    done = tensortap("run", "--only-ranks", "0-", "train.py", folder=tmp_path)
+    assert done.returncode == 2
+    assert "0-7,12" in done.stderr

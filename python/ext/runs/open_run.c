@@ -80,8 +80,11 @@ int runs_put_change(binding_state *state, const runs_change *change, PyObject *v
     PyObject *site = site_name(change); /* owned */
     int st = -1;
     if (site != NULL && change->stats != NULL) {
-        runs_recorder *recorder = runs_recorder_of(state, run); /* borrowed */
-        st = recorder != NULL ? runs_recorder_put(recorder, site, value, 0, TT_PHASE_NONE, change) : -1;
+        runs_recorder *recorder = runs_recorder_of(state, run);   /* borrowed */
+        bool is_open = recorder != NULL && recorder->rec != NULL; /* of a rank that records */
+        st = is_open            ? runs_recorder_put(recorder, site, value, 0, TT_PHASE_NONE, change)
+             : recorder != NULL ? 0
+                                : -1;
     } else if (site != NULL) {
         st = runs_put(state, site, value);
     }

@@ -86,7 +86,9 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
         goto out;
     Py_BEGIN_ALLOW_THREADS
-    st = tt_recorder_open(PyBytes_AS_STRING(path), &options, &self->rec, &err);
+    st = *PyBytes_AS_STRING(path) == '\0' /* a rank that does not record: closed from the beginning */
+             ? TT_OK
+             : tt_recorder_open(PyBytes_AS_STRING(path), &options, &self->rec, &err);
     Py_END_ALLOW_THREADS
 out:
     PyMem_Free(facts);

@@ -201,6 +201,8 @@ class Watcher(optimizers.Listener):
         if self.run is None:
             print_why()
             return
+        if self.run.is_idle:
+            return
         from tensortap.runs.describe import share
 
         if self.run.forwards == 0:  # there was one step only
@@ -367,8 +369,11 @@ def main(options: dict[str, str], words: list[str]) -> None:
         advice = "leave it out" if is_python else "give a file, or -m and a module"
         print(f"tensortap: no script '{rest[0]}'; {advice}", file=sys.stderr)
         sys.exit(2)
-    numbers: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "black_box": int}
-    names = ("every", "only", "exclude", "allow", "keep", "budget", "health", "black_box")
+    numbers: dict[str, Callable[[str], Any]] = {
+        **dict.fromkeys(("every", "black_box", "sample_ranks"), int),
+        "budget": float,
+    }
+    names = (*numbers, "only", "exclude", "allow", "keep", "health", "only_ranks")
     recording = {name: numbers.get(name, str)(texts[name]) for name in names if texts.get(name)}
     watching: dict[str, Any] = {"inputs": "inputs" in texts}
     for name in ("grads", "on_nonfinite"):

@@ -138,7 +138,10 @@ def offloads_gradients(model: Any) -> bool:
     return any(type(policy).__name__ == "CPUOffloadPolicy" for policy in policies)
 
 
-@MESHES.guards({})
+NONE_GATHERED: dict[int, Any] = {}
+
+
+@MESHES.guards(NONE_GATHERED)
 def gathered(model: Any) -> dict[int, Any]:
     """Return what optimizers have in place of parameters that FSDP2 has gathered, by their ids.
 

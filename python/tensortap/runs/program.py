@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 MASK = "***"  # in place of a secret
@@ -71,6 +72,39 @@ def rank_and_size() -> tuple[int, int]:
         return (rank, int(os.environ.get("WORLD_SIZE", "1"))) if rank >= 0 else (0, 1)
     except (ValueError, RuntimeError):
         return 0, 1
+
+
+def read_ranks(text: str) -> list[int]:
+    """Return the ranks of a text such as "0-7,12"; raise ValueError for any other."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"ranks must be like '0-7,12', not {text!r}")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return sorted(found)
+
+
+def write_ranks(ranks: Iterable[int]) -> str:
+    """Return ranks as a text such as "0-7,12"."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and parts[-1][1] == rank - 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def choose_ranks(chosen: Iterable[int] | None, count: int | None, world: int) -> list[int]:
+    """Return the ranks that record: those that were chosen, or some of them, evenly spread.
+
+    Every rank comes to the same answer by itself.
+    """
+    every = range(world) if chosen is None else [one for one in chosen if one < world]
+    if count is None or count >= len(every):
+        return list(every)
+    return [every[i * len(every) // count] for i in range(count)]
 
 
 #: Facts about this rank: names in a run, and variables of launchers that hold them.

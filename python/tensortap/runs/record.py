@@ -21,7 +21,7 @@ from tensortap.runs.steps import Steps
 from tensortap.runs.watch import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -45,6 +45,7 @@ class Recording(_core.Recorder):
     allow: str | None = None
     guard: Guard | None = None  # with record(health=...)
     box: Box | None = None  # the black box
+    is_idle: bool = False  # this rank does not record
     _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
@@ -180,6 +181,41 @@ class Recording(_core.Recorder):
         return f"<Recording {str(self.path)!r}: {', '.join(parts)}>"
 
 
+class Idle(Recording):
+    """The run of a rank that does not record: what the program tells it is ignored."""
+
+    is_idle = True
+
+    def step(self) -> None:
+        """Count the step."""
+        self.current_step += 1
+
+    def batch(self, batch: Any) -> Any:
+        """Return the batch."""
+        return batch
+
+    def dump(self) -> None:
+        """Write nothing."""
+
+    def log(self, *_: Any) -> None:
+        """Record nothing."""
+
+    def tensor(self, *_: Any, **__: Any) -> None:
+        """Record nothing."""
+
+    note = module = log
+
+    def flush(self) -> None:
+        """Write nothing."""
+
+    def names(self, _glob: str, /) -> list[str]:
+        """Return no name."""
+        return []
+
+    def __repr__(self) -> str:
+        return f"<Recording {str(self.path)!r}: this rank does not record>"
+
+
 def record(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -202,6 +238,8 @@ def record(
     black_box: int | None = None,
     black_box_bytes: int | None = None,
     black_box_on: Literal["spike"] | None = None,
+    only_ranks: str | Sequence[int] | None = None,
+    sample_ranks: int | None = None,
 ) -> Recording:
     """Record a run until it is closed.
 
@@ -232,6 +270,9 @@ def record(
             and write them to disk when something goes wrong. `tensortap replay` runs them again.
         black_box_bytes: Most bytes of memory that it may take. Defaults to half of what is free.
         black_box_on: "spike": write it also when the loss jumps.
+        only_ranks: Ranks of a distributed job that record, such as "0-7,12" or [0, 8]. On others
+            nothing is watched or written.
+        sample_ranks: So many ranks record, evenly spread.
 
     Returns:
         The open run. Use it as a context manager, or call `close()`.
@@ -259,6 +300,9 @@ def record(
     if budget is not None:
         accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
         _check("budget", budget, (int, float), accepted, lambda share: 0 < share < 1)
+    if sample_ranks is not None:
+        accepted = "a number of ranks, 1 or more, or None"
+        _check("sample_ranks", sample_ranks, int, accepted, lambda count: count >= 1)
     if health not in ("warn", "stop", None):
         raise ValueError(f"health must be 'warn', 'stop' or None, not {health!r}")
     if overflow not in ("wait", "drop"):
@@ -267,10 +311,13 @@ def record(
     if model is None:
         _check_nothing_watched(optimizer, watching)
     products = _core._read_keep(keep)
+    rank, world_size = program.rank_and_size()
+    recorded = _recorded_ranks(only_ranks, sample_ranks, rank, world_size)
+    if rank not in recorded:
+        return _idle(path)
     box = _box(black_box, black_box_bytes, black_box_on)
     if box is not None and box.home is not None:
         path, resume = box.home, False
-    rank, world_size = program.rank_and_size()
     folder = _folder(path, rank)
     file = _file(folder, rank, resume)
     options: dict[str, Any] = {
@@ -285,6 +332,8 @@ def record(
         "budget": float(budget or 0),
         "info": _info(rank, world_size),
     }
+    if len(recorded) < world_size:
+        options["info"]["recorded_ranks"] = program.write_ranks(recorded)
     run = Recording(os.fspath(folder), **options)
     run.path, run.file, run.only, run.allow = folder, file, only, allow
     if follow_fork:
@@ -307,6 +356,31 @@ def record(
         except BaseException:
             run.close()
             raise
+    return run
+
+
+def _recorded_ranks(
+    only: str | Sequence[int] | None, count: int | None, rank: int, world_size: int
+) -> list[int]:
+    """Return the ranks that record; the only one of a program that is not distributed does."""
+    chosen = program.read_ranks(only) if isinstance(only, str) else only
+    accepted = all(isinstance(one, int) and one >= 0 for one in chosen or ())
+    if not accepted:
+        raise ValueError(f"only_ranks must be numbers of ranks or like '0-7,12', not {only!r}")
+    if world_size == 1:
+        return [rank]
+    chosen = sorted(set(chosen)) if chosen is not None else None
+    return program.choose_ranks(chosen, count, max(world_size, rank + 1))
+
+
+def _idle(path: str | os.PathLike[str] | None) -> Recording:
+    """Return the run of a rank that does not record."""
+    from pathlib import Path
+
+    run = Idle("")
+    run.path = Path(os.fsdecode(path)) if path is not None else Path("runs")
+    run.file = run.path / "none"
+    process.enter(run)
     return run
 
 

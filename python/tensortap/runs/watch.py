@@ -241,6 +241,13 @@ class Watched:
         known = (one() for one in self._refs if one is not None)
         return [one for one in known if one is not None]
 
+    @classmethod
+    def of_nothing(cls) -> Watched:
+        """Return what a rank that does not record gets: it has ended already."""
+        watched = cls.__new__(cls)
+        watched.is_removed = True
+        return watched
+
     def _prefix(self) -> str:
         """Name the model by its class, and by a number too if that is taken; the first has none."""
         others = [w.kind for w in self.recorder.watchers if isinstance(w, Watched)]
@@ -496,8 +503,12 @@ def watch(
         >>> tt.open("runs/watched").names("activation/*")
         ['activation/(root)']
     """
+    run = run if run is not None else process.needed_run()
+    if getattr(run, "is_idle", False):
+        _check(model, grads, on_nonfinite, optimizer)
+        return Watched.of_nothing()
     return Watched(
-        run if run is not None else process.needed_run(),
+        run,
         model,
         name=name,
         inputs=inputs,
