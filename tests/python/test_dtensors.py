@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -30,11 +31,14 @@ def sharded() -> tuple[Any, Any]:
     return model, torch.optim.AdamW(model.parameters())
 
 
-def measure(rank: int, world: int) -> tuple[dict[str, float], Any, Any]:
+def measure(rank: int, world: int) -> tuple[dict[str, float], Any, Any, list[str]]:
     from tensortap.monitor import ModuleMonitor
 
     model, _ = sharded()
-    monitor = ModuleMonitor()
+    said_of_it: list[str] = []
+    logger = logging.Logger("monitored")
+    logger.addFilter(lambda record: bool(said_of_it.append(record.getMessage())))
+    monitor = ModuleMonitor(logger=logger)
     monitor.set_module(model)
     monitor.add_parameter_metric("norm")
     monitor.add_parameter_metric("own", lambda t: t.norm())
@@ -46,11 +50,14 @@ def measure(rank: int, world: int) -> tuple[dict[str, float], Any, Any]:
     monitor.end_step()
     weight = model[0].weight
     metrics = monitor.get_all_metrics()[0]
-    return metrics, weight.to_local().detach(), weight.grad.to_local()
+    return metrics, weight.to_local().detach(), weight.grad.to_local(), said_of_it
 
 
 def test_metrics_of_a_dtensor_are_those_of_the_ranks_part() -> None:
-    for metrics, weight, gradient in said(run_ranks(2, measure)):
+    for metrics, weight, gradient, warned in said(run_ranks(2, measure)):
+        (warning,) = (one for one in warned if "sharded" in one)
+        assert "parameter/0.weight is sharded: its metrics" in warning
+        assert "are of this rank's part" in warning
         for name in ("norm", "own"):
             assert metrics[f"parameter/0.weight/{name}"] == pytest.approx(float(weight.norm()))
         for name in ("absmax", "own"):

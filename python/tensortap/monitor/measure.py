@@ -25,7 +25,7 @@ from tensortap.monitor.inherited import HooksManager
 from tensortap.monitor.metric import Call, Plan, Wanted
 from tensortap.monitor.results import Results
 from tensortap.monitor.weak import weakly
-from tensortap.private.shards import local_part
+from tensortap.private.shards import is_sharded, local_part
 from tensortap.private.tensors import is_view, set_grad_mode
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Measure:
         #: By prefix of the keys: the parameters that C alone does not measure.
         self._of_parameters: dict[str, list[tuple[str, str, torch.nn.Parameter, Wanted]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
+        self._has_shards = False  # a warning was given
         self._is_unseen_warned = False
         # A subclass that measures in its own way gets every output, by the method it overrides.
         from tensortap.monitor.module_monitor import ModuleMonitor
@@ -232,6 +233,8 @@ class Measure:
 
         *is_ours*: nobody writes into the tensors, so that a result may share their memory.
         """
+        if is_sharded(tensor):
+            self._warn_of_shard(name)
         try:
             result = call.function(tensor) if other is None else call.function(tensor, other)
             if type(result) is not torch.Tensor:
@@ -318,6 +321,15 @@ class Measure:
             lambda parameter: None if parameter.grad is None else parameter.grad.detach(),
         )
 
+    def _warn_of_shard(self, name: str) -> None:
+        """Warn once that metrics of DTensors are those of a part."""
+        if not self._has_shards:
+            self._has_shards = True
+            self.monitor._warn(
+                f"{name} is sharded: its metrics, and those of others like it, are of this rank's "
+                "part; tt.record(model=...) records what joins the parts"
+            )
+
     # ---- what C cannot read
 
     def _on_unread(self, row: int, tensor: torch.Tensor | int, why: str) -> None:
@@ -327,6 +339,7 @@ class Measure:
             )
             return
         if why == "dtensor":
+            self._warn_of_shard(self._names.get(row, "a tensor"))
             self.core.read(row, local_part(tensor))
             return
         if why == "device":
