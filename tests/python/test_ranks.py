@@ -187,3 +187,37 @@ for _ in range(3):
     done = tensortap("run", "--only-ranks", "0-", "train.py", folder=tmp_path)
     assert done.returncode == 2
     assert "0-7,12" in done.stderr
+
+
+ELASTIC = r"""
+import os, sys, time
+import torch
+
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    out = model(torch.ones(1, 4)).square().mean()
+    if attempt == 0 and step == 3:  # rank 1 fails, rank 0 is in the step after
+        time.sleep(1)
+        sys.exit(5) if rank == 1 else time.sleep(300)
+    out.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+os.write(1, f"rank {rank} ends at attempt {attempt}\n".encode())
+"""
+
+
+def test_ranks_that_torchrun_starts_again_go_on_with_their_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ELASTIC)
+    words = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    done = tensortap("run", "-o", "run", "-m", *words, "train.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {i} ends at attempt 1" for i in (0, 1)]
+    run = tt.open(tmp_path / "run")
+    steps = [run.series("parameter/weight", rank=rank)[0].tolist() for rank in (0, 1)]
+    assert steps[0] == steps[1]  # both go on at the same step
+    assert steps[0][:3] == [0, 1, 2]
+    assert len(steps[0]) == 7
+    assert steps[0] == sorted(set(steps[0]))

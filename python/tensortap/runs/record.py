@@ -319,6 +319,8 @@ def record(
     if box is not None and box.home is not None:
         path, resume = box.home, False
     folder = _folder(path, rank)
+    first = folder / f"rank{recorded[0]}.tap"
+    resume = resume or _is_restarted(first)
     file = _file(folder, rank, resume)
     options: dict[str, Any] = {
         "only": only,
@@ -332,14 +334,16 @@ def record(
         "budget": float(budget or 0),
         "info": _info(rank, world_size),
     }
+    next_step = _next_step(first, file) if resume else 0
+    if resume and world_size > 1:
+        options["info"]["resumed"] = f"{_launch_id()} {next_step}"
     if len(recorded) < world_size:
         options["info"]["recorded_ranks"] = program.write_ranks(recorded)
     run = Recording(os.fspath(folder), **options)
     run.path, run.file, run.only, run.allow = folder, file, only, allow
     if follow_fork:
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
-    if resume:
-        run.current_step = _next_step(file)
+    run.current_step = next_step
     if world_size > 1:
         Places.of(run)
     if box is not None:
@@ -393,12 +397,13 @@ def check_place(path: str | None, *, resume: bool) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), where)
         return
     folder = _folder(path, rank)
-    file = _file(folder, rank, resume)
+    first = folder / "rank0.tap"
+    file = _file(folder, rank, resume or _is_restarted(first))
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if file.exists():
         with open(file, "r+b"):
-            _next_step(file)
+            _next_step(first, file)
     else:
         with open(file, "xb"):
             file.unlink()
@@ -519,13 +524,48 @@ def _launched() -> time.struct_time:
         return time.localtime()
 
 
-def _next_step(file: Path) -> int:
-    """Return the step after the last one recorded."""
-    reader = _core.RunReader(os.fspath(file))
+def _is_restarted(first: Path) -> bool:
+    """Return whether torchrun has started the ranks of this run again, after one had failed."""
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0" or not first.exists():
+        return False
+    reader = _core.RunReader(os.fspath(first))
     try:
-        return max((file[6] for file in reader.files()), default=-1) + 1
+        written = reader.info(0)
     finally:
         reader.close()
+    return written.get("elastic_run") == os.environ.get("TORCHELASTIC_RUN_ID")
+
+
+def _launch_id() -> str:
+    """Return what all ranks have that one launcher started together, and no others."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    if name == "none":  # nobody has named it
+        name = time.strftime("%Y-%m-%d-%H%M%S", _launched())
+    return f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+
+def _next_step(first: Path, file: Path) -> int:
+    """Return the step after the last one recorded; the same on all ranks.
+
+    Args:
+        first: File of the first rank that records, by which all count. It may have been opened
+            again already.
+        file: That of this rank.
+    """
+    known = first if first.exists() else file
+    if not known.exists():
+        return 0
+    reader = _core.RunReader(os.fspath(known))
+    try:
+        ((_, _, is_closed, *_, last, _, _, stopped),) = reader.files()
+        launch, _, step = reader.info(0).get("resumed", "").rpartition(" ")
+    finally:
+        reader.close()
+    if launch == _launch_id():
+        return int(step)
+    # Ranks that were stopped may be in the step after this one's last.
+    is_alone = program.rank_and_size()[1] == 1
+    return int(last) + (1 if is_alone or (is_closed and stopped is None) else 2)
 
 
 # ---- where, when and with what
