@@ -82,7 +82,7 @@ def test_a_split_training_in_bfloat16_differs_from_one_process_by_rounding(
     assert found.premises == ()
 
 
-@pytest.mark.parametrize(("way", "world"), [*WAYS, ("fsdp", 4), ("tp", 4)])
+@pytest.mark.parametrize(("way", "world"), [*WAYS, ("fsdp", 4), ("tp", 4), ("offload", 2)])
 def test_a_split_training_differs_from_one_process_by_rounding(
     plain: Path, tmp_path: Path, way: str, world: int
 ) -> None:

@@ -90,14 +90,17 @@ def split_sequences(model: Any, mesh: Any) -> None:
 
 def build(way: str, world: int, dtype: Any = None) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
     model = Net().to(dtype)
+    options: dict[str, Any] = {}
     if way == "ddp":
         return DistributedDataParallel(model)
-    if way == "fsdp":
+    if way == "offload":
+        options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
+    if way in ("fsdp", "offload"):
         mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("dp",))
     elif way == "hsdp":
         mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
@@ -114,8 +117,8 @@ def build(way: str, world: int, dtype: Any = None) -> Any:
     else:
         return model
     for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, **options)
+    fully_shard(model, mesh=mesh, **options)
     return model
 
 
