@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -502,3 +503,31 @@ def test_parameters_that_the_program_has_gathered_are_recorded_as_the_shards_tha
         found = run.joined(name)
         assert (found.points, found.incomplete) == (STEPS, 0), name
     assert [one.mean for one in run.stats("gradient/1.bias")] == [3.0, 3.0]
+
+
+def fork_after(rank: int, world: int, folder: str) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("mine",))
+    whole = DTensor.from_local(torch.ones(2, 3), mesh, [Shard(0)])
+    with tt.record(folder, follow_fork=True) as run:
+        run.tensor("x", whole)
+        child = os.fork()
+        run.step()
+        run.tensor("x", whole)
+        if child == 0:
+            run.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def test_the_file_of_a_forked_child_says_where_its_tensors_belong(tmp_path: Path) -> None:
+    said(run_ranks(2, fork_after, str(tmp_path / "run")))
+    files = Files(tmp_path / "run")
+    assert len(files.reader.files()) == 4
+    for file in range(4):
+        placed = files.place(file, "x", 1)
+        assert placed is not None
+        assert (placed[1][0], placed[4]) == (["mine"], (4, 3))

@@ -225,7 +225,8 @@ void runs_recorder_follow(runs_recorder *self)
         tt_recorder *old = self->rec;
         self->rec = other->rec;
         other->rec = NULL;
-        tt_recorder_close(old, 0, NULL); /* inherited: only memory goes */
+        tt_recorder_close(old, 0, NULL);   /* inherited: only memory goes */
+        runs_recorder_forget_places(self); /* they are in the file of the parent */
     }
     if (PyErr_Occurred())
         PyErr_WriteUnraisable((PyObject *)self); /* the child goes on unrecorded */

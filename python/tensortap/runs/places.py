@@ -133,6 +133,11 @@ class Places:
         self._modules.update({name: (ref(one), known) for name, one in modules})
         self._parameters.update(dict.fromkeys(parameters, known))
 
+    def forget(self) -> None:
+        """Write all places again, into another file."""
+        for known in (self._meshes, self._specs, self._latest, self._shapes):
+            known.clear()
+
     def _close(self) -> None:
         recorder = self._recorder()
         if recorder is not None:

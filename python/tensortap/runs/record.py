@@ -132,6 +132,9 @@ class Recording(_core.Recorder):
         info = {**self._options["info"], "pid": str(os.getpid()), "parent": str(os.getppid())}
         options = {**self._options, "info": info, "resume": False, "child": os.getpid()}
         other = _core.Recorder(self._home, **options)
+        for watcher in self.watchers:
+            if isinstance(watcher, Places):
+                watcher.forget()
         self.file = self.path / f"rank{options['rank']}.{os.getpid()}.tap"
         return other
 
