@@ -59,8 +59,8 @@ typedef struct tt_holding {
     tt_point point;
     const tt_placement *placement; /* NULL: none */
     const tt_mesh *mesh;
-    uint64_t grid;  /* of the mesh */
-    int64_t number; /* of its class, in the order of the mesh */
+    uint64_t grid;    /* of the mesh */
+    int64_t number;   /* of its class, in the order of the mesh */
     bool is_repeated; /* all parts of the batch have it */
     const tt_part_point *from;
 } tt_holding;
