@@ -49,6 +49,8 @@ tt_status tt_part_read(const tt_gathering *g, int32_t file, tt_points *out, bool
 /* Reads all files that were chosen. */
 tt_status tt_gathering_read(tt_gathering *g);
 void tt_gathering_free(tt_gathering *g);
+/* Do the first ranks, which have other parts of the batch, begin with the same?  Constants do not count. */
+bool tt_join_may_repeat(const tt_gathering *g);
 /* Is it a ratio that each rank computes of its own part?  That of the whole is about their mean. */
 bool tt_join_is_ratio(const char *name);
 

@@ -97,6 +97,20 @@ static bool is_equal(const tt_point *a, const tt_point *b)
            a->stats.nan == b->stats.nan;
 }
 
+bool tt_join_may_repeat(const tt_gathering *g)
+{
+    tt_holding h = { 0 };
+    tt_point a, b;
+    bool has_batch = false;
+    if (g->file_count < 2 || tt_run_point(g->run, g->files[0], g->site, 0, &a, NULL) < 0)
+        return false;
+    tt_holding_place(g, g->files[0], a.step, &h);
+    for (int32_t d = 0; h.mesh != NULL && d < h.placement->mesh_ndim; d++)
+        has_batch |= is_spread(&h, d, TT_SPREAD_BATCH);
+    return has_batch && tt_run_point(g->run, g->files[1], g->site, 0, &b, NULL) == TT_OK &&
+           is_equal(&a, &b) && a.stats.min < a.stats.max;
+}
+
 static bool are_equal(const tt_holding *all, size_t count)
 {
     size_t i = 1;

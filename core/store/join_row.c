@@ -136,21 +136,20 @@ typedef struct desk {
     const tt_holding **parts; /* owned */
 } desk;
 
-/* Do ranks have the same at every step, along the axes of which nothing is known?  With g->repeats also along
- * those of the batch; constants, such as zeros, do not show that. */
+/* Do ranks have the same at every step, along the axes of which nothing is known, and with g->repeats along those
+ * of the batch? */
 static bool is_always_alike(const tt_gathering *g, const desk *d)
 {
-    bool is_alike = true, is_shown = !g->repeats;
+    bool is_alike = true;
     for (size_t from = 0, n; is_alike && from < g->count; from += n) {
         tt_whole w;
         n = count_alike(g, from);
         size_t held = hold(g, &g->entries[from], n, d->all);
         is_alike = tt_join_point(g, d->all, held, d->parts, tt_join_room(g), &w) != TT_UNPLACED &&
-                   !(g->repeats && (w.is_unequal || w.is_unplaced));
-        is_shown |= held > 1 && d->all[0].point.stats.min < d->all[0].point.stats.max;
+                   !(g->repeats && w.is_unequal);
         tt_hist_free(w.hist);
     }
-    return is_alike && is_shown;
+    return is_alike;
 }
 
 /* Joins the entries of one step and call, and adds the point.  n: norms, if the site has them; else NULL. */
@@ -182,10 +181,10 @@ static tt_status join_points(tt_gathering *g, tt_row_maker *made)
     g->bins = calloc(TT_JOIN_BINS, sizeof *g->bins);
     if (d.all == NULL || d.parts == NULL || g->bins == NULL)
         st = TT_ENOMEM;
-    g->trusts = g->repeats = true;
-    if (st == TT_OK)
+    g->trusts = true;
+    if (st == TT_OK && g->repeats)
         g->repeats = is_always_alike(g, &d);
-    if (st == TT_OK && !g->repeats && g->has_unknown)
+    if (st == TT_OK && g->has_unknown && !g->repeats)
         g->trusts = is_always_alike(g, &d);
     for (size_t from = 0, count; st == TT_OK && from < g->count; from += count) {
         count = count_alike(g, from);
@@ -205,7 +204,8 @@ static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
     tt_status st = tt_gathering_choose(&g);
     joined->site[site].ranks = g.ranks;
     joined->site[site].rank = g.file_count > 0 ? g.run->taps[g.files[0]]->rank : -1;
-    if (st == TT_OK)
+    g.repeats = st == TT_OK && tt_join_may_repeat(&g);
+    if (st == TT_OK && !g.repeats)
         st = tt_join_series(&g, &made, &is_done);
     if (st == TT_OK && !is_done)
         st = join_points(&g, &made);

@@ -19,7 +19,6 @@ typedef struct series {
     tt_stats *sums;  /* owned; of each point */
     bool is_number;  /* tensors of no dimension: losses */
     double *totals;  /* owned; of each point: the sum of such numbers */
-    bool is_other;   /* the second part differs from the first */
 } series;
 
 /* Puts the files in the order of their classes; false: they do not hold each part once. */
@@ -87,13 +86,8 @@ static const tt_column columns[COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, 
                                                 TT_STATS_MORE_MAP(TT_STATS_COLUMN)
                                                     TT_STATS_REST_MAP(TT_STATS_COLUMN) };
 
-static bool is_unlike(const tt_stats *a, const tt_stats *b)
-{
-    return a->count != b->count || a->min != b->min || a->max != b->max || a->mean != b->mean;
-}
-
 /* Adds the statistics of point i of all, which is point k of these cells; false: they cannot be. */
-static bool add_point(series *s, int64_t number, uint32_t i, const uint64_t *const *cells, uint32_t k)
+static bool add_point(series *s, bool is_first, uint32_t i, const uint64_t *const *cells, uint32_t k)
 {
     tt_stats one = { 0 };
     const uint64_t *const *cell = cells + STATS;
@@ -106,9 +100,7 @@ static bool add_point(series *s, int64_t number, uint32_t i, const uint64_t *con
         return false;
     if (s->is_number)
         s->totals[i] += tt_join_number(&one);
-    if (number == 1 && is_unlike(&s->sums[i], &one))
-        s->is_other = true;
-    if (number == 0)
+    if (is_first)
         s->sums[i] = one;
     else if (!s->is_number)
         tt_join_merge(&s->sums[i], &one);
@@ -160,7 +152,7 @@ static bool add_chunk(series *s, int64_t number, uint32_t at, const tt_chunk *ch
     const uint64_t other = TT_PRODUCT_HIST | TT_PRODUCT_SCALAR;
     for (uint32_t k = 0; k < n; k++)
         if ((cells[PRODUCTS][k] & (TT_PRODUCT_STATS | other)) != TT_PRODUCT_STATS ||
-            !add_point(s, number, at + k, cells, k))
+            !add_point(s, number == 0, at + k, cells, k))
             return false;
     return true;
 }
@@ -227,7 +219,7 @@ tt_status tt_join_series(const tt_gathering *g, tt_row_maker *made, bool *is_don
     }
     for (int64_t k = 0; is_alike && k < s.classes; k++)
         is_alike = add_part(&s, k);
-    *is_done = is_alike && is_whole(&s) && s.is_other; /* else it may not depend on the batch */
+    *is_done = is_alike && is_whole(&s);
     if (*is_done)
         st = add_rows(&s, made);
     free(s.parts);
