@@ -280,14 +280,16 @@ def of_loaders(loaders: Iterable[Any]) -> Found:
 
 def of_living(optimizers: Iterable[Any]) -> Found:
     """Yield the schedulers of these optimizers, and the DataLoaders.  Only a search finds them."""
-    from torch.optim import lr_scheduler
-    from torch.utils.data import DataLoader
-
-    found = living(lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, DataLoader)
-    unique = {id(one): one for one in found}.values()
-    loaders = [one for one in unique if isinstance(one, DataLoader)]
+    schedulers = sys.modules.get("torch.optim.lr_scheduler")  # nothing is imported for it
+    data = sys.modules.get("torch.utils.data")
+    kinds = [(schedulers, "LRScheduler"), (schedulers, "ReduceLROnPlateau"), (data, "DataLoader")]
+    known = [getattr(module, name) for module, name in kinds if hasattr(module, name)]
+    unique = {id(one): one for one in living(*known)}.values() if known else ()
+    loaders = [one for one in unique if hasattr(one, "batch_sampler")]
     yield from of_loaders(loaders)
-    yield from of_schedulers((one for one in unique if not isinstance(one, DataLoader)), optimizers)
+    yield from of_schedulers(
+        (one for one in unique if not hasattr(one, "batch_sampler")), optimizers
+    )
 
 
 def fold(path: str) -> str:

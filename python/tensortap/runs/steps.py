@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from array import array
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"
 MOST_NAMED = 6  # parameters in a note
+SEARCH_AGE = 5  # s of a run
 REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD, IS_SHARDED = 1, 2, 4, 8  # tt_state_bit of core/health
 #: Notes about parameters that no optimizer has: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
@@ -103,6 +105,8 @@ class Steps(optimizers.Listener):
         self._states: dict[str, int] = {}  # of parameters, likewise
         self.guard: Guard | None = None  # asks the rules of health
         self._settings = settings.Settings(recorder)
+        self._began = time.monotonic()
+        self._has_searched = False  # for schedulers and DataLoaders
         self._owes_settings = False  # they were not asked for inside torch.jit.trace
         self._norms: list[tuple[int, str, list[float], list[Watched]]] = []  # not all known yet
         self._reads = 0
@@ -170,6 +174,8 @@ class Steps(optimizers.Listener):
         has_one_step = self._first is not None and self._is_changed
         if has_one_step or self._owes_settings:
             self._record_settings()
+        if self._first is not None:
+            self._search(0)
         self._settings.close()
         self._note_last()
         if self.errors:
@@ -194,12 +200,13 @@ class Steps(optimizers.Listener):
 
     def warn_of_gaps(self) -> None:
         """Warn about globs that match nothing and parameters without an optimizer."""
+        if self._is_changed:
+            self._record_settings()
         self._is_changed = False
         if hasattr(self.recorder, "check_only"):
             self.recorder.check_only()
         for one in self.watched:
             one.warn_of_unseen()
-        self._record_settings()
         states = self._find_states()
         self._record_states(states)
         names = [name for name, state in states if _is_untrained(state)] if self.plans else []
@@ -219,7 +226,6 @@ class Steps(optimizers.Listener):
             return
         record = self._settings.record
         self._record_optimizers()
-        record(partial(settings.of_living, self.plans))
         for scaler in filter(None, (known() for known in self._scalers)):
             record(partial(settings.of_scaler, scaler))
         record(partial(settings.of_torch, self.recorder.autocast))
@@ -229,6 +235,13 @@ class Steps(optimizers.Listener):
             record(partial(settings.of_parameters, one.parameters(), f"{one.prefix}model"))
             record(partial(settings.of_modules, named, kinds), partial(settings.of_files, kinds))
         self._settings.is_first = False
+
+    def _search(self, age: float) -> None:
+        """Search for schedulers and DataLoaders, once, if the run is so old: it takes 50 ms."""
+        if not self._has_searched and time.monotonic() - self._began >= age:
+            self._has_searched = self._settings.is_first = True  # they were there from the beginning
+            self._settings.record(partial(settings.of_living, self.plans))
+            self._settings.is_first = False
 
     def _record_optimizers(self) -> None:
         names: dict[int, str] = {}
@@ -402,6 +415,7 @@ class Steps(optimizers.Listener):
             self._is_clipping = self._can_note and any(one.core.changed for one, _ in plan.parts)
         self._reads += 1
         if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...
+            self._search(SEARCH_AGE)
             # A scaler may skip steps: then gradients are looked at when they are accumulated, which
             # costs as much as their statistics.  Without one, a skipped step turns this on.
             self._note(is_scaled or self._is_clipping)
