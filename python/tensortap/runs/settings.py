@@ -225,7 +225,7 @@ def short_path(name: str) -> str:
 def of_files(kinds: Iterable[type]) -> Found:
     """Yield a hash of each file of code that is the user's: the program and the model's classes."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    names = {main} if main else set()
+    names = {main} if main and "site-packages" not in main else set()  # pytest's, a launcher's
     for kind in kinds:
         code = _forward_of(kind)
         if code is not None:

@@ -239,7 +239,7 @@ class Steps(optimizers.Listener):
     def _search(self, age: float) -> None:
         """Search for schedulers and DataLoaders, once, if the run is so old: it takes 50 ms."""
         if not self._has_searched and time.monotonic() - self._began >= age:
-            self._has_searched = self._settings.is_first = True  # they were there from the beginning
+            self._has_searched = self._settings.is_first = True  # they were there before
             self._settings.record(partial(settings.of_living, self.plans))
             self._settings.is_first = False
 
