@@ -31,6 +31,7 @@
     X(top)             \
     X(rm)              \
     X(examples)        \
+    X(skill)           \
     X(help)
 
 typedef enum tt_exit {

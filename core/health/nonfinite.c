@@ -90,6 +90,7 @@ static first find_first(tt_case *c)
         f.origin.is_number = origin->is_number;
         f.origin.is_half = course->dtype == TT_F16;
         f.origin.birth = tt_order_birth(&origin->when, has_updates);
+        f.origin.is_initial = f.origin.birth == TT_BIRTH_UPDATE && course->first_step == bad->step;
         f.origin.sites += origin->badness == TT_BAD_MASKED;
     }
     free(all);

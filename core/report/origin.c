@@ -96,6 +96,7 @@ tt_origin tt_origin_of(const tt_nonfinite *n, const char *name)
                         .sites = n->reached,
                         .ranks = n->files,
                         .birth = n->birth,
+                        .is_initial = n->birth == TT_BIRTH_UPDATE && n->index == 0,
                         .is_eval = p->phase == TT_PHASE_EVAL,
                         .is_skipped = p->is_skipped,
                         .is_number = !has_stats,
@@ -111,7 +112,9 @@ tt_status tt_origin_say(const tt_origin *o, tt_buf *out)
                         o->is_half && o->inf > 0 ? " (float16 ends at 65504)" : "", o->step,
                         o->is_eval ? ", in evaluation" : "",
                         o->is_skipped ? ", in a step that a scaler skipped" : "",
-                        o->is_number ? "a number that was logged" : tt_birth_phrase(o->birth));
+                        o->is_number    ? "a number that was logged"
+                        : o->is_initial ? "born before the first step that was recorded"
+                                        : tt_birth_phrase(o->birth));
     if (o->sites > 1)
         (void)tt_buf_printf(out, "; it reached %" PRId64 " sites", o->sites);
     if (o->ranks > 1)

@@ -35,6 +35,7 @@ typedef struct tt_origin {
     int64_t sites, ranks; /* that it reached */
     tt_birth birth;
     bool is_eval, is_skipped, is_number, is_half; /* half: float16 */
+    bool is_initial; /* a parameter, at its first point: no update of this run made it */
 } tt_origin;
 /* nan.c: finds the first point of a site that is not finite and counts for certain; *index is -1 if there is none. */
 tt_status tt_origin_of_site(tt_run *run, int32_t file, int32_t site, int64_t *index);

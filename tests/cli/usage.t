@@ -27,6 +27,7 @@ Commands:
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
   examples [FOLDER]         write the programs that the documents use
+  skill                     how to find a cause, for a program that reads answers
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today
@@ -59,6 +60,7 @@ Commands:
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
   examples [FOLDER]         write the programs that the documents use
+  skill                     how to find a cause, for a program that reads answers
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today
@@ -89,6 +91,7 @@ Commands:
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
   examples [FOLDER]         write the programs that the documents use
+  skill                     how to find a cause, for a program that reads answers
   help     [COMMAND]        print this help, or that of a command
 
 For example: tensortap show runs/today

@@ -32,7 +32,7 @@ COMMANDS = [
     "report",
     "serve",
 ]
-COMMANDS += ["export", "graph", "check", "top", "rm", "examples", "help"]
+COMMANDS += ["export", "graph", "check", "top", "rm", "examples", "skill", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 
@@ -99,7 +99,7 @@ def test_the_manual_page_names_the_command_and_its_options(command: str) -> None
 
 
 def test_bash_completes_commands_and_formats() -> None:
-    assert complete(PROGRAM, "s") == ["show", "stats", "serve"]
+    assert complete(PROGRAM, "s") == ["show", "stats", "serve", "skill"]
     assert complete(PROGRAM, "export", "run", "--to", "p") == ["pt", "parquet"]
     assert complete(PROGRAM, "help", "na") == ["nan"]
 
