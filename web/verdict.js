@@ -65,14 +65,15 @@ export function showVerdict() {
  * @param {import("./data.js").Answer} answer @param {number} i */
 function layOut(answer, i) {
   const of = facts.runs.length > 1 && answer.run >= 0 ? `${visible(facts.runs[answer.run].path, 60)}: ` : "";
-  const code = answer.code ? [answer.code] : [];
+  const rank = answer.rank >= 0 ? `rank ${answer.rank}: ` : "";
+  const code = answer.code ? [el("p", {className: "faint", textContent: visible(answer.code, 300)})] : [];
   const todo = answer.kind === "finding" && answer.remedy ? [answer.remedy] : [];
   return el(
       "li", {className: answer.severity, id: `answer-${i}`},
       el("span", {className: "sign", textContent: SIGNS[answer.severity], title: answer.severity}),
       el("div", {className: "body"},
-         el("p", {className: "say", textContent: of + visible(answer.sentence, 700)}),
-         ...details([...code, ...answer.detail, ...todo]), el("div", {className: "links"}),
+         el("p", {className: "say", textContent: of + rank + visible(answer.sentence, 700)}), ...code,
+         ...details([...answer.detail, ...todo]), el("div", {className: "links"}),
          ...answer.next.map(
              (command) => el("code", {className: "next", textContent: visible(command, 700)}))),
       el("div", {className: "evidence"}));
