@@ -35,7 +35,7 @@ def train(path: Path, health: bool) -> tuple[float, float, float]:
     steps = []
     with tt.record(path, model=model) as run:
         if health:
-            run.watch_health()
+            run.watch_health(None)
         for _ in range(STEPS):
             start = time.perf_counter()
             optimizer.zero_grad()
@@ -58,7 +58,7 @@ def cost_of_event(path: Path, health: bool) -> float:
     count = 100_000
     with tt.record(path) as run:
         if health:
-            run.watch_health()
+            run.watch_health(None)
         run.log("loss", 1.0)
         start = time.perf_counter()
         for _ in range(count):
