@@ -35,6 +35,7 @@ from tensortap.models.modules import unwrapped
 from tensortap.private.meshes import gathered
 from tensortap.private.modules import inside, on_registration
 from tensortap.runs import optimizers
+from tensortap.runs.describe import share
 from tensortap.runs.record import Recording, check_place
 from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
@@ -203,8 +204,6 @@ class Watcher(optimizers.Listener):
             return
         if self.run.is_idle:
             return
-        from tensortap.runs.describe import share
-
         if self.run.forwards == 0:  # there was one step only
             Steps.of(self.run).decide()
         cost, is_by_forwards = self.run.cost, self.run.forwards == FORWARDS_ARE_STEPS

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+#: The newest versions that the tests passed with; docs/install.md has them all.
+NEWEST_TESTED = {"python": (3, 15), "torch": (2, 15)}
 MASK = "***"  # in place of a secret
 #: Endings of the names of options whose values are kept out of the run, and words in them.
 SECRET_ENDINGS = ("key", "token", "pwd", "pw", "pass", "credential", "credentials", "auth")
@@ -49,6 +51,22 @@ def command() -> dict[str, Any]:
         "file": os.path.abspath(path),
         "hash": hash_of(path),
     }
+
+
+def untested(info: dict[str, str]) -> str:
+    """Return a sentence about versions that are newer than any tested; empty: there are none."""
+    newer = []
+    for name, newest in NEWEST_TESTED.items():
+        found = re.match(r"(\d+)\.(\d+)", info.get(name, ""))
+        if found and (int(found[1]), int(found[2])) > newest:
+            title = "Python" if name == "python" else name
+            newer.append(f"{title} {info[name]} (tested up to {newest[0]}.{newest[1]})")
+    if not newer:
+        return ""
+    return (
+        f"tensortap {info['tensortap']} was not tested with {' and '.join(newer)}; "
+        "everything that can be seen is recorded"
+    )
 
 
 def hash_of(path: str) -> str | None:

@@ -152,9 +152,8 @@ class Recording(_core.Recorder):
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
         if self.box is not None:
-            from tensortap.answers.finding import UnhealthyError
-
-            is_rule = isinstance(error, UnhealthyError)
+            finding = sys.modules.get("tensortap.answers.finding")  # nothing is imported at the end
+            is_rule = finding is not None and isinstance(error, finding.UnhealthyError)
             self.box.program_ended(error, "health" if is_rule else "exception")
         what = type(error).__name__
         self.note(
@@ -347,6 +346,10 @@ def record(
     if follow_fork:
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     run.current_step = next_step
+    if untested := program.untested(options["info"]):
+        run.note(untested)
+        if rank == recorded[0]:
+            print(f"tensortap: {untested}", file=sys.stderr)
     if world_size > 1:
         Places.of(run)
     if box is not None:
