@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -68,26 +69,32 @@ class Archive:
         """Return whether any suite has this package."""
         return package in self.apt("apt-cache", "pkgnames", package).split()
 
-    def source(self, name: str, to: Path) -> Path:
-        """Unpack the newest source package that can be downloaded; return its folder."""
+    def source(self, name: str, version: str, sha256: str, to: Path) -> Path:
+        """Unpack exactly this source package; return its folder."""
         if to.exists():
             return to
         to.parent.mkdir(parents=True, exist_ok=True)
-        for suite in reversed(SUITES):  # a mirror may list files that it does not have
-            try:
-                self.apt("apt-get", "source", "-qq", "--download-only", f"{name}/{suite}")
-            except RuntimeError:
-                print(
-                    f"{name}: the sources of {suite} cannot be downloaded; trying an older release"
-                )
-                for part in self.downloads.glob(f"{name}_*"):
-                    part.unlink()
-                continue
-            (description,) = self.downloads.glob(f"{name}_*.dsc")
-            unpack = ["dpkg-source", "--no-check", "-x", str(description), str(to)]
-            subprocess.run(unpack, check=True, capture_output=True)
-            return to
-        raise RuntimeError(f"no release has the sources of {name}")
+        try:
+            self.apt("apt-get", "source", "-qq", "--download-only", f"{name}={version}")
+        except RuntimeError as error:
+            sys.exit(f"{error}\nno suite of {', '.join(SUITES)} delivers {name} {version}")
+        (about,) = self.parts(name, version, ".dsc")
+        found = hashlib.sha256(about.read_bytes()).hexdigest()
+        if found != sha256:
+            sys.exit(f"{about.name} has the hash {found}, and {sha256} is expected")
+        # It compares the other parts with the hashes in this file.
+        unpack = ["dpkg-source", "-x", str(about), str(to)]
+        subprocess.run(unpack, check=True, capture_output=True)
+        return to
+
+    def parts(self, name: str, version: str, end: str = "") -> list[Path]:
+        """Return the downloaded files of a source package."""
+        upstream = version.rpartition("-")[0]
+        return sorted(
+            path
+            for path in self.downloads.glob(f"{name}_{upstream}[.-]*{end}")
+            if path.name.startswith((f"{name}_{version}.", f"{name}_{upstream}.orig"))
+        )
 
     def unpack(self, package: str, architecture: str, to: Path) -> Path:
         """Unpack the files of a binary package into a folder; return it."""

@@ -5,11 +5,13 @@
 zig compiles for both architectures against glibc 2.28; the libraries are compiled from Debian's
 source packages and linked statically, so that a wheel needs nothing.  The headers of a Python
 come from Debian's packages, or from an installed Python where Debian has none of this version.
+The same commit gives the same bytes, in whatever folder and at whatever time it is built.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,8 +22,12 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import hardening
+import readme
+import sbom
 import ziglang
 from debian import Archive
+from libraries import LIBRARIES, OFFER, licenses
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build" / "wheels"
@@ -31,6 +37,7 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 GLIBC = (2, 28)
 MOST = 4_000_000  # bytes of a wheel
 ZIG = Path(ziglang.__file__).parent / "zig"
+NO_FOLDER = f"-ffile-prefix-map={ROOT}=."  # the path of the tree is in no byte
 FLAGS = [
     "-O3",
     "-fPIC",
@@ -38,25 +45,22 @@ FLAGS = [
     "-fvisibility=hidden",
     "-fno-sanitize=undefined",
     "-DNDEBUG",
+    "-fstack-protector-strong",
+    "-U_FORTIFY_SOURCE",
+    "-D_FORTIFY_SOURCE=2",
+    NO_FOLDER,
 ]
-# Source package -> its sources, and the texts that a binary has to carry.
-LIBRARIES = {
-    "libzstd": (["lib/common/*.c", "lib/compress/*.c", "lib/decompress/*.[cS]"], ["LICENSE"]),
-    "libdeflate": (["lib/*.c", "lib/*/*.c"], ["COPYING"]),
-    "libmicrohttpd": (["configure"], ["COPYING"]),
-    "xxhash": ([], ["LICENSE"]),
-}
-HEADERS = {
-    "libzstd": ["lib/zstd.h", "lib/zstd_errors.h"],
-    "libdeflate": ["libdeflate.h"],
-    "libmicrohttpd": ["src/include/microhttpd.h"],
-    "xxhash": ["xxhash.h"],
-}
 
 
 def target(machine: str) -> str:
     """Return what zig calls the oldest system that a wheel is for."""
     return f"{machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+
+
+def git(*words: str) -> str:
+    """Return what git says about the tree."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def run(*command: str | Path, **options: object) -> None:
@@ -111,30 +115,30 @@ def configure_library(name: str, source: Path, prefix: Path, machine: str) -> No
 def make_libraries(archive: Archive, machine: str) -> Path:
     """Return a folder with the headers, the archives and the pkg-config files of all libraries."""
     prefix = BUILD / f"libraries-{machine}"
-    if (prefix / "complete").exists():
+    wanted = hashlib.sha256(repr((LIBRARIES, FLAGS, target(machine))).encode()).hexdigest()
+    if (prefix / "complete").exists() and (prefix / "complete").read_text() == wanted:
         return prefix
     shutil.rmtree(prefix, ignore_errors=True)
     (prefix / "include").mkdir(parents=True)
     (prefix / "pkgconfig").mkdir()
     (prefix / "licenses").mkdir()
-    for name, (sources, texts) in LIBRARIES.items():
-        source = archive.source(name, BUILD / "sources" / name)
-        changes = (source / "debian/changelog").read_text()
-        (version,) = re.findall(r"^\S+ \((?:\d+:)?([\d.]+)", changes)
-        print(f"{name} {version} for {machine}", flush=True)
-        for header in HEADERS[name]:
+    for name, one in LIBRARIES.items():
+        folder = BUILD / "sources" / f"{name}-{one.version}"
+        source = archive.source(name, one.version, one.sha256, folder)
+        print(f"{name} {one.version} for {machine}", flush=True)
+        for header in one.headers:
             shutil.copy(source / header, prefix / "include")
-        for text in texts:
-            shutil.copy(source / text, prefix / "licenses" / f"{name}.txt")
-        if sources == ["configure"]:
+        shutil.copy(source / one.text, prefix / "licenses" / f"{name}.txt")
+        if one.sources == ["configure"]:
             configure_library(name, source, prefix, machine)
-        elif sources:
-            compile_library(name, source, sources, prefix, machine)
+        elif one.sources:
+            compile_library(name, source, one.sources, prefix, machine)
         (prefix / "pkgconfig" / f"{name}.pc").write_text(
-            f"Name: {name}\nDescription: {name}\nVersion: {version}\n"
-            f"Cflags: -I{prefix}/include\n" + (f"Libs: {prefix}/lib/{name}.a\n" if sources else "")
+            f"Name: {name}\nDescription: {name}\nVersion: {one.upstream}\n"
+            f"Cflags: -I{prefix}/include\n"
+            + (f"Libs: {prefix}/lib/{name}.a\n" if one.sources else "")
         )
-    (prefix / "complete").touch()
+    (prefix / "complete").write_text(wanted)
     return prefix
 
 
@@ -211,15 +215,16 @@ def write_cross_file(machine: str, prefix: Path) -> Path:
         f"pkg-config = 'pkg-config'\n"
         f"[properties]\npkg_config_libdir = '{prefix}/pkgconfig'\n"
         "[built-in options]\n"
-        f"c_args = ['-fno-sanitize=undefined', '-I{prefix}/include']\nc_link_args = ['-s']\n"
+        f"c_args = ['-fno-sanitize=undefined', '-I{prefix}/include', '{NO_FOLDER}']\n"
+        "c_link_args = ['-s']\n"
         f"[host_machine]\nsystem = 'linux'\ncpu_family = '{machine}'\ncpu = '{machine}'\n"
         "endian = 'little'\n"
     )
     return path
 
 
-def finish(wheel: Path, version: str, machine: str, licenses: Path) -> Path:
-    """Set the tag of the wheel, and add the licences of what is in it."""
+def finish(wheel: Path, version: str, machine: str, texts: Path) -> Path:
+    """Set the tag of the wheel; add licences, the bill of materials and links that work."""
     tag = f"cp{version.replace('.', '')}"
     platform = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
     folder = wheel.parent / "unpacked"
@@ -227,12 +232,47 @@ def finish(wheel: Path, version: str, machine: str, licenses: Path) -> Path:
     run(sys.executable, "-m", "wheel", "unpack", wheel, "-d", folder)
     (content,) = folder.iterdir()
     (about,) = content.glob("*.dist-info")
+    own = about.name.removesuffix(".dist-info").removeprefix("tensortap-")
     text = (about / "WHEEL").read_text()
     (about / "WHEEL").write_text(re.sub(r"(?m)^Tag: .*$", f"Tag: {tag}-{tag}-{platform}", text))
-    shutil.copytree(licenses, about / "licenses" / "linked")
+    shutil.copytree(texts, about / "licenses" / "linked")
+    (about / "licenses/linked/libmicrohttpd-source.txt").write_text(offer(own))
+    describe_licenses(about / "METADATA", about / "licenses/linked", own)
+    (about / "sboms").mkdir()
+    name = f"tensortap-{own}-{tag}-{tag}-{platform}.whl"
+    epoch = int(os.environ["SOURCE_DATE_EPOCH"])
+    bill = sbom.bill(name, own, git("rev-parse", "HEAD"), epoch)
+    (about / "sboms/tensortap.cdx.json").write_text(bill)
+    for path in content.rglob("*"):  # whatever the umask
+        runs = path.is_dir() or "scripts" in path.parts or path.suffix == ".so"
+        path.chmod(0o755 if runs else 0o644)
     run(sys.executable, "-m", "wheel", "pack", content, "-d", DIST)
-    (made,) = DIST.glob(f"*-{tag}-{tag}-{platform}.whl")
-    return made
+    return DIST / name
+
+
+def offer(version: str) -> str:
+    """Return what a receiver of libmicrohttpd must be told."""
+    one = LIBRARIES["libmicrohttpd"]
+    authors = readme.project()["authors"]
+    assert isinstance(authors, list)
+    return OFFER.format(
+        version=one.upstream,
+        debian=one.version,
+        tensortap=version,
+        address=readme.source(),
+        email=authors[0]["email"],
+    )
+
+
+def describe_licenses(metadata: Path, linked: Path, version: str) -> None:
+    """Name all licences in the metadata, and let the links of the description lead somewhere."""
+    head, _, page = metadata.read_text(encoding="utf-8").partition("\n\n")
+    head = re.sub(r"(?m)^License-Expression: .*$", f"License-Expression: {licenses()}", head)
+    more = "".join(f"\nLicense-File: linked/{path.name}" for path in sorted(linked.iterdir()))
+    last = [found.end() for found in re.finditer(r"(?m)^License-File: .*$", head)][-1]
+    head = head[:last] + more + head[last:]
+    text = f"{head}\n\n{readme.with_addresses(page, version)}"
+    metadata.write_text(text, encoding="utf-8")
 
 
 def check(wheel: Path, version: str, machine: str) -> str:
@@ -248,6 +288,13 @@ def check(wheel: Path, version: str, machine: str) -> str:
     oldest = re.search(r'"manylinux_(\d+)_(\d+)_(\w+)"', shown.replace("\n", " "))
     if oldest is None or (int(oldest[1]), int(oldest[2])) > GLIBC or oldest[3] != machine:
         return f"auditwheel says: {shown}"
+    with zipfile.ZipFile(wheel) as content:
+        (program,) = (name for name in content.namelist() if name.endswith("scripts/tensortap"))
+        content.extract(program, BUILD / "checked")
+        content.extract(extension, BUILD / "checked")
+    for path in (program, extension):
+        if lacks := hardening.missing(BUILD / "checked" / path):
+            return f"{path} lacks {', '.join(lacks)}"
     if wheel.stat().st_size > MOST:
         return f"{wheel.stat().st_size} bytes are more than {MOST}"
     return ""
@@ -279,6 +326,8 @@ def main() -> int:
     versions = sys.argv[1:] or PYTHONS
     archive = Archive(ROOT / ".build" / "debian")
     DIST.mkdir(exist_ok=True)
+    os.environ["SOURCE_DATE_EPOCH"] = git("log", "-1", "--format=%ct")
+    os.environ["PYTHONHASHSEED"] = "0"
     wrong = 0
     for machine in MACHINES:
         prefix = make_libraries(archive, machine)
@@ -294,6 +343,10 @@ def main() -> int:
             print(f"{wheel.name}  {wheel.stat().st_size / 1e6:.2f} MB  {problem}", flush=True)
     run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, ROOT)
     print(*sorted(path.name for path in DIST.glob("*.tar.gz")))
+    one = LIBRARIES["libmicrohttpd"]
+    (DIST / "sources").mkdir(exist_ok=True)  # what libmicrohttpd-source.txt promises
+    for part in archive.parts("libmicrohttpd", one.version):
+        shutil.copy(part, DIST / "sources")
     return 1 if wrong else 0
 
 

@@ -21,6 +21,12 @@ from pathlib import Path
 IMPORT = re.compile(r"^import\s.*?;\n", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 NEXT_NAME = re.compile(r"^(?:export )?(?:const|let) .*?, (\w+) = ", re.MULTILINE)
+#: The script goes into every page, so it is exactly this one.
+UPLOT_VERSION = "1.6.16"
+UPLOT_SHA256 = {
+    "uPlot.iife.js": "655bc8aa33781e8721c5af6b59f1699c03c9bda951aa74a6ab518ac20cc4326d",
+    "uPlot.min.css": "3f121cd4a997b634e07a887658850018e475c26f0bddd874109a8d382c19de87",
+}
 POLICY = (
     "default-src 'none'; script-src 'sha256-{first}' 'sha256-{script}'; "
     "style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -32,8 +38,14 @@ def uplot() -> tuple[str, str]:
     """Return the script and the style of uPlot, without indentation."""
     found = importlib.util.find_spec("uplot")
     if found is None or not found.submodule_search_locations:
-        sys.exit("uPlot is missing: install the Python package uplot-python")
+        sys.exit("uPlot is missing: install the Python package uplot-python==1.1.1")
     folder = Path(found.submodule_search_locations[0]) / "static"
+    for name, wanted in UPLOT_SHA256.items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != wanted:
+            sys.exit(
+                f"{folder / name} is not the one of uPlot {UPLOT_VERSION}: install the Python "
+                "package uplot-python==1.1.1, which has it"
+            )
     script = (folder / "uPlot.iife.js").read_text(encoding="utf-8")
     head, _, code = script.partition("*/")  # the licence stays
     lines = (line.strip() for line in code.splitlines())
