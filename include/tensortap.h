@@ -43,7 +43,7 @@ extern "C" {
 
 /* ---- version ------------------------------------------------------------ */
 
-#define TT_VERSION "0.1.0"
+#define TT_VERSION "0.2.0"
 
 const char *tt_version(void);  /* of the library; compare with TT_VERSION */
 const char *tt_isa_name(void); /* the kernels in use: "base", "avx2", "neon" */
