@@ -30,11 +30,14 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / ".build" / "site"
 PAGES = SITE / "pages"
-AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md")  # pages that are not in docs/
+AT_ROOT = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md"),
+    *("SECURITY.md", "SUPPORT.md", "CODE_OF_CONDUCT.md"),
+)  # pages that are not in docs/
 SECTIONS = ("Args", "Returns", "Raises", "Yields", "Attributes")
 #: Title of a section -> its pages; `*` stands for all pages of a folder that are not named.
 NAVIGATION: dict[str, list[str]] = {
-    "Home": ["index.md", "install.md"],
+    "Home": ["index.md", "install.md", "glossary.md", "SUPPORT.md"],
     "Tutorials": ["tutorial/bug.md", "tutorial/*"],
     "How to": ["howto/*"],
     "Guides": ["guide/command.md", "guide/record.md", "guide/report.md", "guide/*"],
@@ -283,9 +286,9 @@ def rewrite_links(text: str, page: Path) -> str:
     """Let links to files outside of docs/ lead to where the site has them."""
     up = "../" * (len(page.parts) - 1)
     text = re.sub(r"\]\((?:\.\./)*README\.md(#[\w-]+)?\)", f"]({up}index.md)", text)
-    text = re.sub(
-        r"\]\((?:\.\./)*(?:docs/)?(CHANGELOG|CONTRIBUTING|RELEASING)\.md", rf"]({up}\1.md", text
-    )
+    others = "|".join(name.removesuffix(".md") for name in AT_ROOT)
+    text = re.sub(rf"\]\((?:\.\./)*(?:docs/)?({others})\.md", rf"]({up}\1.md", text)
+    text = re.sub(r"\[([^]]*)\]\((?:\.\./)*pyproject\.toml\)", r"`\1`", text)
     text = re.sub(
         r"\]\((?:\.\./)*(examples/[\w/]+\.(?:py|c))\)",
         lambda found: f"]({up}reference/examples.md#{re.sub(r'[/.]', '', found[1]).lower()})",
@@ -369,7 +372,7 @@ def configure() -> Path:
             "nav": {"omitted_files": "warn", "not_found": "warn", "absolute_links": "warn"},
             "links": {"not_found": "warn", "anchors": "warn", "absolute_links": "warn"},
         },
-        "not_in_nav": "CONTRIBUTING.md\nRELEASING.md",
+        "not_in_nav": "CONTRIBUTING.md\nRELEASING.md\nSECURITY.md\nCODE_OF_CONDUCT.md",
         "nav": navigation(),
     }
     path = SITE / "mkdocs.yml"

@@ -1,0 +1,91 @@
+"""What strangers see of the project: addresses, versions, links, the bill of materials."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "release"))
+import check  # noqa: E402
+import libraries  # noqa: E402
+import readme  # noqa: E402
+
+
+def test_version_day_and_address_are_the_same_everywhere() -> None:
+    assert list(check.disagreements()) == []
+
+
+def test_a_release_with_placeholders_is_refused() -> None:
+    said = list(check.obstacles())
+    is_placeholder = ".invalid" in (ROOT / "pyproject.toml").read_text()
+    assert any("placeholders" in line for line in said) == is_placeholder
+
+
+def test_links_of_the_readme_lead_to_the_source_and_to_files_that_exist() -> None:
+    text = readme.with_addresses((ROOT / "README.md").read_text(), "1.2.3")
+    links = re.findall(r'\]\(([^)#]+)(?:#[^)]*)?\)|src="([^"]+)"', text)
+    assert len(links) > 30
+    for page, picture in links:
+        kind, link = ("raw", picture) if picture else ("blob", page)
+        start = f"{readme.source()}/{kind}/v1.2.3/"
+        assert link.startswith(start)
+        assert (ROOT / link.removeprefix(start)).exists(), link
+
+
+def test_address_of_the_source_is_written_in_two_places_only() -> None:
+    host = readme.source().split("/")[2]
+    words = ["git", "grep", "-l", "--untracked", host]
+    named = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert set(named) <= {"pyproject.toml", "CITATION.cff"}
+
+
+def test_what_builds_a_wheel_is_pinned_to_one_version_everywhere() -> None:
+    pins: dict[str, set[str]] = {}
+    for name in ("release/requirements.txt", "tests/requirements.txt"):
+        for tool, pin in re.findall(r"(?m)^([\w-]+)==(\S+)", (ROOT / name).read_text()):
+            pins.setdefault(tool, set()).add(pin)
+    for tool in ("meson", "meson-python", "ninja", "uplot-python", "ziglang", "wheel"):
+        assert len(pins[tool]) == 1, tool
+    loose = re.findall(r"(?m)^(?![#\n]).*$", (ROOT / "release/requirements.txt").read_text())
+    assert all("==" in line for line in loose if line)
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert f"uplot-python=={pins['uplot-python'].copy().pop()}" in needs
+
+
+def test_a_script_of_another_uplot_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "uplot/static"
+    folder.mkdir(parents=True)
+    (tmp_path / "uplot/__init__.py").touch()
+    (folder / "uPlot.iife.js").write_text("/* */ alert(1)")
+    (folder / "uPlot.min.css").write_text("")
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import embed; embed.uplot()"
+    words = [sys.executable, "-c", code, str(tmp_path), str(ROOT / "web")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "is not the one of uPlot 1.6.16" in done.stderr
+
+
+def test_the_bill_of_materials_is_the_same_twice_and_names_every_part() -> None:
+    for tool in ("ziglang", "wheel"):
+        pytest.importorskip(tool)
+    import sbom
+
+    first, second = (sbom.bill("a.whl", "1.2.3", "c0ffee", 1_700_000_000) for _ in range(2))
+    assert first == second
+    for name, one in libraries.LIBRARIES.items():
+        assert f'"{name}"' in first
+        assert one.sha256 in first
+
+
+def test_the_embedded_script_is_the_one_of_the_bill() -> None:
+    uplot = pytest.importorskip("uplot")
+    script = Path(uplot.__file__).parent / "static/uPlot.iife.js"
+    assert hashlib.sha256(script.read_bytes()).hexdigest() == libraries.UPLOT[1]
+    assert f"(v{libraries.UPLOT[0]})" in script.read_text()
