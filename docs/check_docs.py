@@ -3,7 +3,7 @@
     ./dev docs [--write] [PAGE...]
 
 Also runs the programs of examples/, and reports files that the documents name and that do not
-exist.
+exist, and pages that do not say for whom they are.
 
 A ```pycon block is a Python session and a ```console block holds `$ command` lines; what they print
 is compared.  A ```python block is a piece of a program and a ```sh block a script; they must run
@@ -186,6 +186,14 @@ def missing_files() -> Iterator[str]:
                 yield f"{page.relative_to(ROOT)}: there is no file {name}"
 
 
+def without_readers() -> Iterator[str]:
+    """Yield the pages whose first line does not say for whom they are."""
+    for page in ROOT.glob("docs/**/*.md"):
+        _, _, rest = page.read_text(encoding="utf-8").partition("\n")
+        if page.name != "index.md" and not rest.lstrip().startswith("For "):
+            yield f"{page.relative_to(ROOT)}: the first line does not say for whom it is"
+
+
 def run_examples() -> int:
     """Run every example program; return how many failed."""
     wrong = 0
@@ -209,7 +217,7 @@ def main() -> int:
     words = [word for word in sys.argv[1:] if word != "--write"]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     pages = [page for page in pages if not words or str(page.relative_to(ROOT)) in words]
-    missing = list(missing_files())
+    missing = [*missing_files(), *without_readers()]
     print("\n".join(missing), end="\n" if missing else "")
     wrong = sum(check(page, "--write" in sys.argv) for page in pages) + len(missing)
     wrong += 0 if words else run_examples()
