@@ -1,6 +1,6 @@
 """What is linked into a wheel or embedded in it: versions and hashes, each in this one place.
 
-The sources are Debian's, of its stable release, whose archive keeps them.  A .dsc file names the
+The sources are those of Debian's stable releases, whose archive keeps them.  A .dsc file names the
 hashes of all parts of a source package, so its own hash pins them all.  Another version than the
 one that is named here is an error: change the number and the hash, read what is new, try it.
 SPDX-License-Identifier: Apache-2.0
@@ -46,9 +46,9 @@ LIBRARIES = {
         "BSD-3-Clause",
         "https://github.com/facebook/zstd",
     ),
-    "libdeflate": Library(
-        "1.23-2",
-        "fbec7154ffff5193ef71c196e1e7348a154b1ed35c2a9ce3ece5fcc947303d77",
+    "libdeflate": Library(  # 1.23 is in the lists, but not every mirror has its files
+        "1.14-1",
+        "1f82791c5ac5623ed110e09cc991471deebfe4c419414392d1242e122c6f4c19",
         ["lib/*.c", "lib/*/*.c"],
         ["libdeflate.h"],
         "COPYING",

@@ -38,7 +38,7 @@ def parts() -> list[dict[str, Any]]:
             name,
             one.upstream,
             one.license,
-            f"pkg:deb/debian/{name}@{one.version.replace('+', '%2B')}?arch=source&distro=trixie",
+            f"pkg:deb/debian/{name}@{one.version.replace('+', '%2B')}?arch=source",
             one.sha256,
         )
         about["externalReferences"] = [{"type": "website", "url": one.home}]

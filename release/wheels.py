@@ -26,6 +26,8 @@ import hardening
 import readme
 import sbom
 import ziglang
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from debian import Archive
 from libraries import LIBRARIES, OFFER, licenses
 
@@ -292,6 +294,10 @@ def check(wheel: Path, version: str, machine: str) -> str:
         (program,) = (name for name in content.namelist() if name.endswith("scripts/tensortap"))
         content.extract(program, BUILD / "checked")
         content.extract(extension, BUILD / "checked")
+        (bill,) = (name for name in content.namelist() if "/sboms/" in name)
+        wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.read(bill).decode())
+    if wrong is not None:
+        return f"{bill}: {wrong}"
     for path in (program, extension):
         if lacks := hardening.missing(BUILD / "checked" / path):
             return f"{path} lacks {', '.join(lacks)}"
