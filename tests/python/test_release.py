@@ -89,3 +89,21 @@ def test_the_embedded_script_is_the_one_of_the_bill() -> None:
     script = Path(uplot.__file__).parent / "static/uPlot.iife.js"
     assert hashlib.sha256(script.read_bytes()).hexdigest() == libraries.UPLOT[1]
     assert f"(v{libraries.UPLOT[0]})" in script.read_text()
+
+
+def test_workflows_run_commands_of_dev_with_pinned_actions_and_few_rights() -> None:
+    known = set(re.findall(r"(?m)^cmd_(\w+)\(\)", (ROOT / "dev").read_text()))
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        text = path.read_text()
+        for action in re.findall(r"(?m)uses: (\S+)", text):
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action), f"{path.name}: {action}"
+        for step in re.findall(r"(?m)run: (.+)$", text):
+            asked = re.search(r"\./dev (\S+)", step)
+            if asked and not asked[1].startswith("${{"):
+                assert asked[1] in known, f"{path.name}: {step}"
+            elif not asked:
+                assert re.match(r"git config|apt-get|mkdir upload", step), f"{path.name}: {step}"
+        assert "\npermissions:\n  contents: read\n" in text, path.name
+        jobs = len(re.findall(r"(?m)^    runs-on: ", text))
+        assert len(re.findall(r"(?m)^    timeout-minutes: ", text)) == jobs, path.name
+        assert "\nconcurrency:\n" in text, path.name
