@@ -10,7 +10,6 @@ import re
 import subprocess
 from pathlib import Path
 
-
 #: x86-64: an instruction with the address %fs:0x28, where the C library keeps the guard.
 GUARD = re.compile(rb"\x64[\x48-\x4f][\x2b\x33\x3b\x8b].\x25\x28\x00\x00\x00", re.DOTALL)
 
