@@ -25,6 +25,7 @@
     X(diff)            \
     X(report)          \
     X(serve)           \
+    X(query)           \
     X(export)          \
     X(graph)           \
     X(check)           \
@@ -77,13 +78,14 @@ typedef struct tt_cmd {
     const char *doc;     /* its own --help: before and, behind \v, after the options */
     const tt_option *options;
     size_t option_count;
-    const char *json;              /* help of its option --json; NULL: it has none */
-    size_t least, most;            /* words that it takes */
-    size_t runs;                   /* how many of these are runs to open */
-    bool joins;                    /* ... as runs of one rank ... */
-    bool keeps_ranks;              /* its option --rank does not open the file of that rank alone */
-    const char *missing;           /* message when there are fewer words */
-    const char *extra;             /* what to do when there are more */
+    const char *json;                   /* help of its option --json; NULL: it has none */
+    size_t least, most;                 /* words that it takes */
+    size_t runs;                        /* how many of these are runs to open */
+    bool (*opens)(const tt_call *call); /* ... if this says so; NULL: always ... */
+    bool joins;                         /* ... as runs of one rank ... */
+    bool keeps_ranks;                   /* its option --rank does not open the file of that rank alone */
+    const char *missing;                /* message when there are fewer words */
+    const char *extra;                  /* what to do when there are more */
     bool is_in_order;              /* options end at the first word: the rest is for another program */
     void (*print_list)(FILE *out); /* help between the options and the rest; NULL: none */
     void (*check)(const tt_call *call); /* refuses what no single option can know; NULL: nothing */

@@ -106,11 +106,12 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     (void)snprintf(title, sizeof title, "%s", tt_cmd_title(call.cmd));
     argv[0] = title;
     tt_arguments_parse(&call, argc, argv);
+    size_t runs = call.cmd->opens == NULL || call.cmd->opens(&call) ? call.cmd->runs : 0;
     call.path = call.count > 0 ? call.words[0] : NULL;
-    call.glob = call.cmd->runs == 1 && call.count > 1 ? call.words[1] : NULL;
+    call.glob = runs == 1 && call.count > 1 ? call.words[1] : NULL;
     tt_screen_look();
     tt_exit code = TT_EXIT_FINE;
-    for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs && i < call.count; i++)
+    for (size_t i = 0; code == TT_EXIT_FINE && i < runs && i < call.count; i++)
         code = open_run(&call, i);
     bool is_of_sites = call.glob != NULL && !tt_call_has(&call, "settings");
     if (code == TT_EXIT_FINE && is_of_sites && !tt_overview_has_site(call.runs[0], call.glob))

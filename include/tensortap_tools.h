@@ -487,8 +487,13 @@ void tt_answer_json(tt_json *json, const tt_answer *answer, size_t most);
 /* Adds what became of a run: how its ranks ended, exceptions, damage, dropped events, black boxes.
  * path: as commands call the run; unread: points that are damaged, as far as the caller knows. */
 tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_answers *out);
-/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
-bool tt_file_is_written(const char *path);
+/* The command line that made the run; appended, nothing if it is not known. */
+tt_status tt_run_command(const tt_run *run, tt_buf *out);
+int64_t tt_run_started(const tt_run *run); /* ns since 1970; as the run says, else the file's time */
+/* crashed: killed; stopped: an exception ended the program. */
+typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
+tt_state tt_run_state(const tt_run *run);
+const char *tt_state_text(tt_state state); /* "finished" */
 
 /* ---- nan ---------------------------------------------------------------- */
 
@@ -736,6 +741,48 @@ tt_spikes *tt_spikes_create(void); /* NULL: out of memory */
 void tt_spikes_free(tt_spikes *spikes);
 /* Adds a loss.  Has it jumped, more than any before? */
 bool tt_spikes_see(tt_spikes *spikes, double loss, int64_t step);
+
+/* ---- tables for other engines --------------------------------------------- */
+
+/* A table over any number of runs, as streams of Arrow's C interface: DuckDB, Polars, pyarrow and pandas read them. */
+typedef struct tt_arrow tt_arrow;
+struct ArrowArrayStream; /* of the standard */
+
+typedef struct tt_arrow_options {
+    const char *table; /* "points", "histograms", "runs", "sites", "notes", "settings", "findings" */
+    const char *const *paths; /* of the runs ... */
+    const char *const *names; /* ... and what the column `run` calls them; NULL: their paths */
+    size_t path_count;
+    const char *glob; /* of sites, as for tt_site_is_shown; NULL: all */
+    int64_t first_step, last_step;
+    const int32_t *
+        ranks; /* points of these ranks as they are; none: of all ranks; NULL: joined, where they can be */
+    size_t rank_count;
+    const char *const *columns; /* in this order; NULL: all */
+    size_t column_count;
+    bool
+        is_partial; /* what cannot be read is left out and counted; otherwise it ends the stream with an error */
+} tt_arrow_options;
+
+/* TT_EINVAL: there is no such table or column.  Nothing is opened yet. */
+tt_status tt_arrow_create(const tt_arrow_options *options, tt_arrow **out, tt_error *err);
+void tt_arrow_free(tt_arrow *arrow); /* its streams go on */
+/* Makes a stream: fresh, from the first run on, each time. */
+tt_status tt_arrow_stream_new(tt_arrow *arrow, struct ArrowArrayStream **out, tt_error *err);
+void tt_arrow_stream_free(struct ArrowArrayStream *stream); /* releases it, if nobody has */
+
+/* What the streams have left out so far. */
+typedef struct tt_arrow_losses {
+    int64_t runs;   /* that could not be opened */
+    int64_t points; /* whose chunks are damaged */
+    int64_t bytes;  /* of damaged blocks, which may have held points */
+} tt_arrow_losses;
+tt_arrow_losses tt_arrow_lost(const tt_arrow *arrow);
+const char *tt_arrow_error(const tt_arrow *arrow); /* of the first stream that failed; NULL: none has */
+
+/* The tables, and the columns of each, for people; NULL: past the end. */
+const char *tt_arrow_table(size_t table, const char **about);
+const char *tt_arrow_table_column(size_t table, size_t column, const char **type, const char **about);
 
 /* ---- black boxes: blackbox/stepN/rankN.safetensors in a run's folder ------- */
 

@@ -34,6 +34,7 @@ BELOW = {
     "format": {"os", "base", "tensor", "summary"},
     "report": {"base", "tensor", "summary", "site", "store", "format"},
     "health": {"base", "tensor", "summary", "site", "store", "report"},
+    "arrow": {"base", "tensor", "summary", "site", "store", "report", "health"},
     "page": {"base", "tensor", "summary", "site", "store", "format", "report", "health"},
 }
 

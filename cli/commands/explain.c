@@ -50,7 +50,7 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
 {
     tt_run *run = call->runs[0];
     const tt_totals totals = tt_run_totals(run);
-    (void)tt_buf_printf(&p->line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
+    (void)tt_buf_printf(&p->line, "%s: %s", call->path, tt_state_text(tt_run_state(run)));
     if (totals.last_step >= totals.first_step)
         (void)tt_buf_printf(&p->line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
                             totals.last_step);

@@ -51,6 +51,22 @@ static size_t find_format(const tt_cmd *cmd)
 
 static size_t format; /* of formats */
 static int64_t rank;  /* main.c opens it */
+static const char *project;
+
+/* A folder of Parquet files: the words are runs, all of them, and Python opens them. */
+static bool is_dataset(void)
+{
+    static const char end[] = ".parquet";
+    size_t len = args.out != NULL ? strlen(args.out) : 0, end_len = sizeof end - 1;
+    bool is_file = len > end_len && strcmp(args.out + len - end_len, end) == 0;
+    return args.format != NULL && strcmp(args.format, "parquet") == 0 && !is_file;
+}
+
+static bool opens_run(const tt_call *call)
+{
+    (void)call;
+    return !is_dataset();
+}
 
 static void check(const tt_call *call)
 {
@@ -62,6 +78,16 @@ static void check(const tt_call *call)
     if (strcmp(args.out, "-") == 0 && formats[format].write != tt_export_points)
         tt_cmd_refuse(call->cmd, "only csv and json go to standard output; give %s a file name",
                       formats[format].name);
+    if (is_dataset() && (tt_call_has(call, "step") || tt_call_has(call, "rank")))
+        tt_cmd_refuse(call->cmd,
+                      "a folder of Parquet files holds whole runs; with --step or --rank, name a "
+                      "file that ends in .parquet");
+    if (!is_dataset() && call->count > 2)
+        tt_cmd_refuse(call->cmd, "'%s' is one too many; put the pattern in quotes", call->words[2]);
+    if (!is_dataset() && project != NULL)
+        tt_cmd_refuse(call->cmd, "--project is for a folder of Parquet files");
+    if (project != NULL && (*project == '\0' || strpbrk(project, "/=\\") != NULL || *project == '.'))
+        tt_cmd_refuse(call->cmd, "--project takes a name without / and =, not '%s'", project);
 }
 
 /* Reports blocks that the reader skipped: their points would be missing silently. */
@@ -97,6 +123,8 @@ static tt_exit finish(tt_status st, tt_exit damage, tt_error *err)
 
 static tt_exit export_command(tt_call *call)
 {
+    if (is_dataset())
+        return tt_python_run(call);
     tt_run *files = call->parts[0] != NULL ? call->parts[0] : call->runs[0];
     args.run = formats[format].has_values ? files : call->runs[0]; /* values are not joined */
     args.glob = call->glob != NULL ? call->glob : "*";
@@ -125,21 +153,29 @@ static const tt_option options[] = {
       "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: "
       "hdf5",
       .to = &args.format },
-    { "output", "OUT", "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
+    { "output", "OUT",
+      "A file; for npy, tensorboard, and many runs as parquet a folder; - is standard output (csv and "
+      "json)",
       .to = &args.out, .letter = 'o' },
     { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
       TT_RANGE_TAKES },
     TT_RANK_OPTION(&rank),
+    { "project", "NAME", "A level of the folder of Parquet files: project=NAME", .to = &project },
     { "partial", NULL, "Of a damaged run, write what can be read; exit with 1 if something is missing",
       .to = &args.is_partial },
 };
 
 const tt_cmd tt_cmd_export = {
     TT_CMD("export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ..."),
-    .doc = "Write a run in a format that other tools read.\v"
+    .usage = "RUN [GLOB]\nRUN... --to parquet -o FOLDER",
+    .doc = "Write a run in a format that other tools read, or many runs as a folder of Parquet files.\v"
            "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
     TT_OPTIONS(options),
-    TT_CMD_RUN_AND_GLOB,
+    .least = 1,
+    .most = SIZE_MAX,
+    .runs = 1,
+    .opens = opens_run,
+    .missing = "name a run; 'tensortap ls' lists them",
     .joins = true,
     .check = check,
     .run = export_command,

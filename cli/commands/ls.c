@@ -34,7 +34,7 @@ static tt_status print_table(const tt_runs *all)
         tt_table_cell(table, TT_MOOD_PLAIN, e->path);
         tt_table_cell(table, TT_MOOD_FAINT, is_read ? tt_screen_time(e->started) : "");
         tt_table_cell(table, is_read ? moods[e->state] : TT_MOOD_ALARM,
-                      is_read ? tt_overview_state_text(e->state) : "unreadable");
+                      is_read ? tt_state_text(e->state) : "unreadable");
         tt_table_cell(table, TT_MOOD_PLAIN,
                       is_read ? tt_screen_count(tt_overview_steps(&e->totals)) : "");
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? tt_screen_bytes(e->totals.bytes) : "");

@@ -64,8 +64,8 @@ static tt_exit report(tt_call *call)
 {
     tt_page_run runs[2];
     for (size_t i = 0; i < call->count; i++)
-        runs[i] = (tt_page_run){ call->runs[i], call->words[i],
-                                 tt_overview_state_text(tt_overview_state(call->runs[i])) };
+        runs[i] =
+            (tt_page_run){ call->runs[i], call->words[i], tt_state_text(tt_run_state(call->runs[i])) };
     char *chosen = args.out == NULL ? default_path(call->path) : NULL; /* owned */
     const char *path = args.out != NULL ? args.out : chosen;
     tt_buf page = { 0 };

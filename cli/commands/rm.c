@@ -129,7 +129,7 @@ static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
     tt_exit code = tt_overview_open(path, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
-    bool is_live = tt_overview_state(run) == TT_STATE_LIVE;
+    bool is_live = tt_run_state(run) == TT_STATE_LIVE;
     tt_run_close(run);
     if (is_live)
         return tt_cmd_fail(err, TT_EXIT_FAILED, "%.150s is being written; end its program first", path);

@@ -206,8 +206,8 @@ static tt_status print_json(const tt_call *call)
     const tt_totals totals = tt_run_totals(run);
     tt_buf command = { 0 };
     tt_json_text(json, "run", call->path);
-    tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
-    (void)tt_overview_command(run, &command);
+    tt_json_text(json, "state", tt_state_text(tt_run_state(run)));
+    (void)tt_run_command(run, &command);
     tt_json_text(json, "command", command.data);
     tt_buf_free(&command);
     tt_json_i64(json, "first_step", totals.first_step);

@@ -148,7 +148,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_run *whole, tt_err
     tt_json *json = tt_json_begin_schema(NULL);
     const tt_totals totals = tt_run_totals(run);
     tt_json_text(json, "run", path);
-    tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
+    tt_json_text(json, "state", tt_state_text(tt_run_state(run)));
     tt_json_i64(json, "first_step", totals.first_step);
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_f64(json, "steps_per_second", v.rate);

@@ -37,11 +37,11 @@ static tt_status add_entry(tt_runs *all, const char *path)
     }
     e->is_readable = true;
     e->totals = tt_run_totals(run);
-    e->started = tt_overview_started(run);
-    e->state = tt_overview_state(run);
+    e->started = tt_run_started(run);
+    e->state = tt_run_state(run);
     e->ranks = tt_overview_rank_count(run);
     e->totals.stopped = NULL; /* it is the run's */
-    tt_status st = tt_overview_command(run, &e->command);
+    tt_status st = tt_run_command(run, &e->command);
     tt_run_close(run);
     return st;
 }
@@ -156,7 +156,7 @@ void tt_runs_json(tt_json *json, const tt_runs *runs, size_t skip)
         } else {
             tt_json_i64(json, "started", e->started);
             tt_json_text(json, "command", e->command.data);
-            tt_json_text(json, "state", tt_overview_state_text(e->state));
+            tt_json_text(json, "state", tt_state_text(e->state));
             tt_json_i64(json, "first_step", e->totals.first_step);
             tt_json_i64(json, "last_step", e->totals.last_step);
             tt_json_i64(json, "points", e->totals.points);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
 {
@@ -165,62 +164,11 @@ bool tt_overview_is_private(void)
     return wish != NULL && *wish != '\0' && strcmp(wish, "0") != 0;
 }
 
-/* A value of the run's info; NULL: not there. */
-static const char *find_info(const tt_run *run, const char *key)
-{
-    for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
-        if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
-            return tt_run_info_value(run, 0, i);
-    return NULL;
-}
-
-/* argv is a JSON list of strings: ["train.py", "--lr", "0.1"].  Whatever it holds
- * instead is shown as it is. */
-tt_status tt_overview_command(const tt_run *run, tt_buf *out)
-{
-    const char *argv = find_info(run, "argv");
-    const tt_style style = { 0 };
-    if (argv == NULL || *argv != '[')
-        return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
-    char *plain = malloc(strlen(argv) + 1);
-    if (plain == NULL)
-        return TT_ENOMEM;
-    size_t len = 0;
-    bool is_inside = false;
-    for (const char *at = argv; *at != '\0'; at++) {
-        if (*at == '"' && !is_inside && len > 0)
-            plain[len++] = ' ';
-        if (*at == '"')
-            is_inside = !is_inside;
-        else if (is_inside && *at == '\\' && (at[1] == '"' || at[1] == '\\' || at[1] == '/'))
-            plain[len++] = *++at;
-        else if (is_inside)
-            plain[len++] = *at;
-    }
-    plain[len] = '\0';
-    tt_status st = tt_text_append(plain, &style, out);
-    free(plain);
-    return st;
-}
-
 tt_run_file tt_overview_file(const tt_run *run, int32_t file)
 {
     tt_run_file about = { .rank = -1 };
     (void)tt_run_file_get(run, file, &about);
     return about;
-}
-
-tt_state tt_overview_state(const tt_run *run)
-{
-    tt_state state = TT_STATE_FINISHED;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file = tt_overview_file(run, f);
-        if (!file.is_closed && tt_file_is_written(file.path))
-            return TT_STATE_LIVE;
-        if (!file.is_closed)
-            state = TT_STATE_CRASHED;
-    }
-    return state == TT_STATE_FINISHED && tt_run_totals(run).stopped != NULL ? TT_STATE_STOPPED : state;
 }
 
 /* Is it the first file of its rank?  Files come by rank. */
@@ -263,30 +211,6 @@ const char *tt_overview_ranks(const tt_run *run)
     return shown;
 }
 
-const char *tt_overview_state_text(tt_state state)
-{
-    static const char *const texts[] = { "finished", "live", "crashed", "stopped" };
-    return texts[state];
-}
-
-int64_t tt_overview_started(const tt_run *run)
-{
-    const char *start = find_info(run, "start");
-    struct tm parts = { 0 };
-    struct stat about;
-    int64_t ns = 0;
-    if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
-        long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
-        if (!__builtin_mul_overflow((int64_t)timegm(&parts) - east, INT64_C(1000000000), &ns))
-            return ns;
-    }
-    ns = 0;
-    for (int32_t f = 0; ns == 0 && f < tt_run_file_count(run); f++)
-        if (stat(tt_overview_file(run, f).path, &about) == 0)
-            ns = (int64_t)about.st_mtime * 1000000000;
-    return ns;
-}
-
 int64_t tt_overview_steps(const tt_totals *totals)
 {
     int64_t steps;
@@ -311,11 +235,11 @@ static int print_line(tt_mood mood, const char *untrusted)
 int tt_overview_print(const char *path, const tt_run *run)
 {
     const tt_totals totals = tt_run_totals(run);
-    tt_state state = tt_overview_state(run);
+    tt_state state = tt_run_state(run);
     bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
     int32_t shown = tt_run_shown_count(run, NULL);
     tt_screen_say(TT_MOOD_PLAIN, "%s  ", path);
-    tt_screen_say(is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK, "%s", tt_overview_state_text(state));
+    tt_screen_say(is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK, "%s", tt_state_text(state));
     if (totals.last_step >= totals.first_step)
         printf("  steps %lld to %s", (long long)totals.first_step, tt_screen_count(totals.last_step));
     printf("  %s site%s  %s points  %s", tt_screen_count(shown), shown == 1 ? "" : "s",
@@ -330,7 +254,7 @@ int tt_overview_print(const char *path, const tt_run *run)
             lines += tt_answer_print(&fate.items[i], TT_EXTENT_ALL);
     tt_answers_free(&fate);
     tt_buf command = { 0 };
-    if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
+    if (tt_run_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);
     tt_buf_free(&command);
     fflush(stdout); /* the rest may take a moment */

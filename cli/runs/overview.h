@@ -22,13 +22,6 @@ bool tt_overview_has_site(const tt_run *run, const char *glob);
 
 /* Shall reports leave out host, arguments, folder and commit?  TENSORTAP_PRIVATE */
 bool tt_overview_is_private(void);
-/* The command line that made the run, from its info; appended, "" if not known. */
-tt_status tt_overview_command(const tt_run *run, tt_buf *out);
-
-/* crashed: killed; stopped: an exception ended the program. */
-typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
-tt_state tt_overview_state(const tt_run *run);
-const char *tt_overview_state_text(tt_state state);
 
 tt_run_file tt_overview_file(const tt_run *run, int32_t file);
 int32_t tt_overview_rank_count(const tt_run *run);          /* a rank that forked has several files */
@@ -37,7 +30,6 @@ int32_t tt_overview_whose(const tt_run *run, int32_t file); /* a rank; -1: numbe
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
 const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
 
-int64_t tt_overview_started(const tt_run *run); /* ns since 1970; from the info, else the file's time */
 int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
 
 /* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", what became of the run,

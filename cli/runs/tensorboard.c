@@ -268,7 +268,7 @@ static tt_status write_file(const tt_export *what, const char *path, int64_t sta
 tt_status tt_export_events(const tt_export *what, tt_error *err)
 {
     char *path = NULL; /* owned */
-    int64_t started = tt_overview_started(what->run);
+    int64_t started = tt_run_started(what->run);
     bool is_new = mkdir(what->out, 0777) == 0;
     if (!is_new && errno != EEXIST)
         return tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));

@@ -206,7 +206,7 @@ static tt_status find_page(tt_server *server, const tt_question *q, entry **out,
     }
     found->used = ++server->questions;
     for (size_t i = 0; i < 2 && found->runs[i] != NULL; i++)
-        found->about[i].state = tt_overview_state_text(tt_overview_state(found->runs[i]));
+        found->about[i].state = tt_state_text(tt_run_state(found->runs[i]));
     *out = found;
     return TT_OK;
 }

@@ -205,9 +205,8 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
     return st;
 }
 
-/* Appends the bytes of a column; cells: where those of each point end. */
-static tt_status add_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
-                           uint64_t *cells, tt_buf *bytes)
+tt_status tt_chunk_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                         uint64_t *cells, tt_buf *bytes)
 {
     uint32_t product = tt_column_kinds[column].product, n = chunk->entry.n;
     uint32_t entries = count_entries(chunk, products, product);
@@ -241,7 +240,7 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *po
             continue;
         uint64_t *cells = points->cells[c] + before;
         st = tt_column_kinds[c].type == TT_COLUMN_BYTES
-                 ? add_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c])
+                 ? tt_chunk_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c])
                  : tt_chunk_column(chunk, (tt_column)c, products, cells);
     }
     points->n += n;

@@ -47,6 +47,9 @@ tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
  * products: those of each point; NULL for a column that every point has. */
 tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
                           uint64_t *cells);
+/* Appends the bytes of a column; cells: where those of each point end. */
+tt_status tt_chunk_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                         uint64_t *cells, tt_buf *bytes);
 /* Appends everything to points, which grow; columns of the skipped products are left out. */
 tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points);
 

@@ -146,6 +146,14 @@ const char *tt_run_info_value(const tt_run *run, int32_t file, int32_t i)
     return tt_run_info_key(run, file, i) != NULL ? run->taps[file]->info[2 * i + 1] : NULL;
 }
 
+const char *tt_run_info(const tt_run *run, const char *key)
+{
+    for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
+        if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
+            return tt_run_info_value(run, 0, i);
+    return NULL;
+}
+
 int32_t tt_run_note_count(const tt_run *run, int32_t file)
 {
     return file < 0 || file >= run->count ? 0 : run->taps[file]->note_count;

@@ -257,7 +257,7 @@ void tt_stats_compute(const tt_tensor *t, tt_stats *out)
 
 int64_t tt_stats_finite(const tt_stats *s)
 {
-    return s->count - s->nan - s->posinf - s->neginf;
+    return tt_finite_of(s);
 }
 
 static tt_block block_of(const tt_stats *s)
@@ -289,13 +289,7 @@ void tt_stats_merge(tt_stats *into, const tt_stats *from)
 
 /* ---- what follows from the sums ------------------------------------------ */
 
-/* NaN if there are too few elements. */
-static double share(double sum, int64_t n)
-{
-    return n > 0 ? sum / (double)n : (double)NAN;
-}
-
-#define DERIVED(name, expression)                  \
+#define X(name, expression)                        \
     double tt_stats_##name(const tt_stats *s)      \
     {                                              \
         uint64_t mode = tt_float_mode_begin();     \
@@ -303,12 +297,8 @@ static double share(double sum, int64_t n)
         tt_float_mode_end(mode);                   \
         return x;                                  \
     }
-DERIVED(var, share(s->m2, tt_stats_finite(s) - 1))
-DERIVED(std, sqrt(share(s->m2, tt_stats_finite(s) - 1)))
-DERIVED(l2, sqrt(s->sumsq))
-DERIVED(rms, sqrt(share(s->sumsq, tt_stats_finite(s))))
-DERIVED(mean_imag, share(s->sum_imag, tt_stats_finite(s)))
-#undef DERIVED
+TT_STATS_DERIVED_MAP(X)
+#undef X
 
 void tt_stats_propagate(tt_stats *s)
 {

@@ -40,6 +40,8 @@ static PyMethodDef functions[] = {
     { "tensor_line", FAST(summary_tensor_line),
       "Write one line about a tensor; return None for anything else." },
     { "tree_text", FAST(summary_tree_text), "Draw a tree of (depth, label, text)." },
+    { "table_text", FAST(summary_table_text),
+      "Lay out a table: [(title, ...), (is a number, ...), (text, ...), ...]." },
     { "tree_line", FAST(summary_tree_line),
       "Draw one line of a log: depth, branch (0 opens, 1 goes on, 2 ends), text, whether in colour." },
     { "mood_codes", FAST(summary_mood_codes),
@@ -124,6 +126,8 @@ static PyMethodDef functions[] = {
     { "_fold", FAST(flow_fold), "List (at, length, times) of equal blocks that follow each other." },
     { "_dot", FAST(spy_dot), "Return the DOT text of a graph." },
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
+    { "tables", runs_tables, METH_NOARGS,
+      "Return (name, about, [(column, type, about), ...]) of each table of Table." },
     { "_value_is_masked", runs_value_is_masked, METH_VARARGS,
       "Return whether a tensor is meant to hold -Inf: (name, class of its module or None, nan, posinf, "
       "neginf)." },

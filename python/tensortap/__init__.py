@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tensortap.runs.diff import diff, first_nonfinite
     from tensortap.runs.replay import Replay, replay
     from tensortap.runs.run import Run
+    from tensortap.runs.tables import Runs, open_many
     from tensortap.runs.verify import verify
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context, spy_save
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
@@ -87,6 +88,7 @@ _LATER = {
         "runs.diff": "diff first_nonfinite",
         "runs.replay": "Replay replay",
         "runs.run": "Run",
+        "runs.tables": "Runs open_many",
         "runs.verify": "verify",
         "spy": "CallTracer DebugContext TensorSaver get_debug_context spy_save",
         "trace": "GlobalVariableResult H5PYSaverCallback LocalVariableResult ModelTracer "
@@ -109,6 +111,7 @@ __all__ = [
     "NonFiniteError",
     "Replay",
     "Run",
+    "Runs",
     "Sample",
     "SampleSlice",
     "Shown",
@@ -129,6 +132,7 @@ __all__ = [
     "health",
     "histogram",
     "open",
+    "open_many",
     "ops",
     "record",
     "replay",

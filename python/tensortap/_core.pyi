@@ -165,6 +165,9 @@ def attention(
 def tensor_line(
     t: object, /, *, color: bool = False, ascii: bool = False, columns: int = 0
 ) -> str | None: ...
+def table_text(
+    rows: list[tuple[Any, ...]], /, *, color: bool = False, ascii: bool = False, columns: int = 0
+) -> str: ...
 def tree_text(
     rows: list[tuple[int, str, str]],
     /,
@@ -416,6 +419,27 @@ class RunReader:
         self, only: str | None, /
     ) -> list[tuple[int, str, str | None, bool, int, list[str]]]: ...
     def check(self, file: int, /) -> tuple[Any, ...]: ...
+
+class Table:
+    """A table over runs, for libraries that read Arrow."""
+
+    lost: Final[tuple[int, int, int]]  # runs, points, bytes that could not be read so far
+    error: Final[str | None]  # why the first stream that failed did so
+    def __new__(
+        cls,
+        table: str,
+        paths: list[str],
+        names: list[str],
+        glob: str,
+        first: int,
+        last: int,
+        ranks: list[int] | None,
+        columns: list[str] | None,
+        partial: bool,
+    ) -> Table: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any: ...
+
+def tables() -> list[tuple[str, str, list[tuple[str, str, str]]]]: ...
 
 class Spikes:
     """The losses of a training, one after the other, and which of them jump."""

@@ -21,6 +21,7 @@ Commands:
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
+  query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -54,6 +55,7 @@ Commands:
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
+  query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -85,6 +87,7 @@ Commands:
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
+  query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair

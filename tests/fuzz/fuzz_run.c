@@ -3,6 +3,7 @@
  * So that mutations reach what lies behind the checksums, every 64-byte header
  * that starts with the magic is sealed again, with the body it claims.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "arrow/abi.h"
 #include "fuzz.h"
 #include "store/run.h"
 
@@ -123,6 +124,33 @@ static void view_all(tt_run *run)
     }
 }
 
+/* What other engines read of it. */
+static void stream_all(const char *path)
+{
+    const char *about;
+    for (size_t i = 0; tt_arrow_table(i, &about) != NULL; i++) {
+        tt_arrow *arrow;
+        struct ArrowArrayStream *stream;
+        struct ArrowArray batch;
+        const tt_arrow_options options = { .table = tt_arrow_table(i, &about),
+                                           .paths = &path,
+                                           .path_count = 1,
+                                           .first_step = 1,
+                                           .last_step = INT64_MAX,
+                                           .is_partial = true };
+        MUST(tt_arrow_create(&options, &arrow, NULL) == TT_OK);
+        MUST(tt_arrow_stream_new(arrow, &stream, NULL) == TT_OK);
+        for (int n = 0; n < 64 && stream->get_next(stream, &batch) == 0 && batch.release != NULL; n++) {
+            MUST(batch.length > 0);
+            for (int64_t c = 0; c < batch.n_children; c++)
+                MUST(batch.children[c]->length == batch.length);
+            batch.release(&batch);
+        }
+        tt_arrow_stream_free(stream);
+        tt_arrow_free(arrow);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 1 << 18)
@@ -143,6 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_all(run);
         view_all(run);
         tt_run_close(run);
+        stream_all(path);
     }
 out:
     free(bytes);

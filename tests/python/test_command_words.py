@@ -32,7 +32,7 @@ COMMANDS = [
     "report",
     "serve",
 ]
-COMMANDS += ["export", "graph", "check", "top", "rm", "examples", "skill", "help"]
+COMMANDS += ["query", "export", "graph", "check", "top", "rm", "examples", "skill", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 

@@ -27,6 +27,7 @@ struct tt_buf; /* of tensortap_tools.h */
     X(calls_gradient_hook)  \
     X(runs_recorder)        \
     X(runs_reader)          \
+    X(runs_table)           \
     X(runs_watch)           \
     X(runs_gradient_hook)   \
     X(runs_spikes)          \

@@ -235,6 +235,7 @@ PyObject *runs_recorder_log_at(PyObject *self, PyObject *args);
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);
 
+PyObject *runs_tables(PyObject *module, PyObject *none);
 PyObject *runs_value_is_masked(PyObject *module, PyObject *args);
 PyObject *runs_read_keep(PyObject *module, PyObject *keep);
 

@@ -17,6 +17,7 @@ BINDING_FUNCTION(summary_sample);
 BINDING_FUNCTION(summary_attention);
 BINDING_FUNCTION(summary_tensor_line);
 BINDING_FUNCTION(summary_tree_text);
+BINDING_FUNCTION(summary_table_text);
 BINDING_FUNCTION(summary_tree_line);
 BINDING_FUNCTION(summary_mood_codes);
 BINDING_FUNCTION(summary_number_text);

@@ -102,6 +102,67 @@ BINDING_FUNCTION(summary_tree_text)
     return binding_take_text(st, &page);
 }
 
+/* Puts a row of texts into a table; false with an exception. */
+static bool put_row(tt_table *table, PyObject *row, Py_ssize_t count)
+{
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != count) {
+        PyErr_Format(PyExc_TypeError, "a row must be a tuple of %zd texts, not %R", count, row);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes =
+            PyUnicode_AsEncodedString(PyTuple_GET_ITEM(row, i), "utf-8", "backslashreplace");
+        if (bytes == NULL)
+            return false;
+        tt_table_cell(table, TT_MOOD_PLAIN, PyBytes_AS_STRING(bytes));
+        Py_DECREF(bytes);
+    }
+    return true;
+}
+
+/* table_text(rows, *, color, ascii, columns) -> str; rows: (titles, are numbers, row, row ...), tuples all */
+BINDING_FUNCTION(summary_table_text)
+{
+    enum { LEAST = 8 }; /* a column may shrink to this */
+    tt_style style = { 0 };
+    (void)module;
+    if (read_style("table_text", args, nargs, kwnames, &style) < 0)
+        return NULL;
+    PyObject *rows = args[0], *titles = NULL, *numbers = NULL; /* borrowed */
+    if (PyList_Check(rows) && PyList_GET_SIZE(rows) >= 2) {
+        titles = PyList_GET_ITEM(rows, 0);
+        numbers = PyList_GET_ITEM(rows, 1);
+    }
+    if (titles == NULL || !PyTuple_Check(titles) || !PyTuple_Check(numbers) ||
+        PyTuple_GET_SIZE(titles) != PyTuple_GET_SIZE(numbers))
+        return PyErr_Format(PyExc_TypeError, "rows must be a list of tuples: titles, are numbers, rows");
+    Py_ssize_t count = PyTuple_GET_SIZE(titles);
+    tt_table_column *columns = PyMem_Calloc((size_t)count + 1, sizeof *columns); /* owned */
+    if (columns == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        bool is_right = PyTuple_GET_ITEM(numbers, i) == Py_True;
+        columns[i] = (tt_table_column){ .title = PyUnicode_AsUTF8(PyTuple_GET_ITEM(titles, i)),
+                                        .is_right = is_right,
+                                        .least = is_right ? 0 : -LEAST };
+    }
+    tt_buf page = { 0 };
+    tt_status st = TT_OK;
+    tt_table *table =
+        PyErr_Occurred() ? NULL : tt_table_create(&style, columns, (size_t)count); /* owned */
+    for (Py_ssize_t i = 2; i < PyList_GET_SIZE(rows) && !PyErr_Occurred(); i++)
+        (void)put_row(table, PyList_GET_ITEM(rows, i), count);
+    if (!PyErr_Occurred())
+        st = tt_table_render(table, &page);
+    tt_table_free(table);
+    PyMem_Free(columns);
+    if (PyErr_Occurred()) {
+        tt_buf_free(&page);
+        return NULL;
+    }
+    return binding_take_text(st, &page);
+}
+
 /* tree_line(depth, branch, text, is_colored) -> str */
 BINDING_FUNCTION(summary_tree_line)
 {

@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import sqlite3
@@ -26,7 +25,6 @@ COLUMNS = (*HEAD, *NUMBERS)  # those of the csv, and var and rms
 WHOLE = ("rank", "step", "call", "time", *COUNTS)
 TEXTS = ("site", "phase", "dtype", "shape")
 PHASES = (None, "train", "eval")
-BATCH = 1 << 17  # rows in memory at once
 
 Bin = tuple[float, float, int]  # low, high, count
 
@@ -90,10 +88,7 @@ class Source:
         self.reader = whole_of(self.run) if joins else reader_of(self.run)
         is_joined = len(self.reader.files()) < len(self.run.files)
         files = self.run.files[:1] if is_joined else self.run.files
-        first, colon, last = steps.partition(":")
-        last = last if colon else first
-        self.first = int(first) if first else -sys.maxsize
-        self.last = int(last) if last else sys.maxsize
+        self.first, self.last = span(steps)
         self.ranks = [-1] if is_joined else [file.rank for file in files]
         # A forked child has the rank of its parent, but another file: rank0.4711.tap.
         self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in files]
@@ -249,31 +244,6 @@ def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def to_parquet(source: Source, out: str) -> None:
-    """Write one table, in row groups of BATCH rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    def kind(name: str) -> Any:
-        if name == "site":
-            return pa.dictionary(pa.int32(), pa.string())
-        if name == "time":
-            return pa.timestamp("ns", tz="UTC")
-        return pa.string() if name in TEXTS else pa.int64() if name in WHOLE else pa.float64()
-
-    def array(field: Any, column: tuple[Any, ...]) -> Any:
-        if pa.types.is_floating(field.type):
-            column = tuple(None if x is None else float(x) for x in column)
-        return pa.array(column, field.type)
-
-    schema = pa.schema([(name, kind(name)) for name in COLUMNS])
-    rows = source.rows()
-    with pq.ParquetWriter(out, schema) as writer:
-        while batch := list(itertools.islice(rows, BATCH)):
-            columns = map(array, schema, zip(*batch, strict=True))
-            writer.write_table(pa.Table.from_arrays(list(columns), schema=schema))
-
-
 def to_hdf5(source: Source, out: str) -> None:
     """Write /stats/SITE/FIELD, /histograms/SITE/STEP (low, high, count) and /values/SITE/STEP."""
     with hdf5.create(out) as file:
@@ -308,24 +278,54 @@ def to_pt(source: Source, out: str) -> None:
 
 WRITERS: dict[str, Callable[[Source, str], None]] = {
     "sqlite": to_sqlite,
-    "parquet": to_parquet,
     "hdf5": to_hdf5,
     "pt": to_pt,
 }
 
 
-def report(source: Source) -> None:
+def report(lost: int, evicted: int = 0) -> None:
     """Print on standard error what is missing."""
-    lost = len(source.lost)
     points = (
         "1 point could not be read and is"
         if lost == 1
         else f"{lost} points could not be read and are"
     )
-    if source.evicted:
-        warn(f"{source.evicted} values were evicted to stay within max_bytes")
+    if evicted:
+        warn(f"{evicted} values were evicted to stay within max_bytes")
     if lost:
         warn(f"{points} missing")
+
+
+def to_parquet(options: dict[str, str], words: list[str]) -> int:
+    """Write a file of points, or a folder with all tables; return the number of lost points."""
+    from tensortap.commands import dataset
+
+    is_partial, out = "partial" in options, options["output"]
+    try:
+        if not out.endswith(".parquet"):
+            lost, size = dataset.write(out, words, options.get("project"), partial=is_partial)
+            if size:
+                warn(f"{size} bytes of the runs are damaged and missing")
+                options["has_loss"] = ""
+            return lost
+        if os.path.isdir(out):
+            fail(f"{out}: Is a directory; --to parquet writes a file if the name ends so")
+        path, glob = [*words, "*"][:2]
+        if "rank" in options:
+            path = os.path.join(path, f"rank{options['rank']}.tap")
+        first, last = span(options.get("step", ":"))
+        return dataset.write_points(out, path, glob, (first, last), partial=is_partial)
+    except dataset.Unreadable as error:
+        raise Damaged(
+            str(error) if is_partial else f"{error}; --partial exports the rest"
+        ) from None
+
+
+def span(steps: str) -> tuple[int, int]:
+    """Return the first and the last step of A:B, A:, :B, : or A."""
+    first, colon, last = steps.partition(":")
+    last = last if colon else first
+    return int(first) if first else -sys.maxsize, int(last) if last else sys.maxsize
 
 
 def main(options: dict[str, str], words: list[str]) -> None:
@@ -336,21 +336,26 @@ def main(options: dict[str, str], words: list[str]) -> None:
     path, glob = [*words, "*"][:2]
     kind, out = options["to"], options["output"]
     bar = None
+    lost = evicted = 0
     try:
-        if os.path.isdir(out):
+        if kind == "parquet":
+            lost = to_parquet(options, words)
+        elif os.path.isdir(out):
             fail(f"{out}: Is a directory; --to {kind} writes a file")
-        if "rank" in options:
-            path = os.path.join(path, f"rank{options['rank']}.tap")
-        source = Source(
-            path,
-            glob,
-            options.get("step", ":"),
-            is_partial="partial" in options,
-            joins=kind in ("sqlite", "parquet"),  # the others hold values, which ranks have
-        )
-        bar = source.bar
-        with whole_file(out) as part:
-            WRITERS[kind](source, part)
+        else:
+            if "rank" in options:
+                path = os.path.join(path, f"rank{options['rank']}.tap")
+            source = Source(
+                path,
+                glob,
+                options.get("step", ":"),
+                is_partial="partial" in options,
+                joins=kind == "sqlite",  # the others hold values, which ranks have
+            )
+            bar = source.bar
+            with whole_file(out) as part:
+                WRITERS[kind](source, part)
+            lost, evicted = len(source.lost), source.evicted
     except ImportError as error:
         fail(f"--to {kind} needs {error.name}; install it for {sys.executable}")
     except Damaged as error:
@@ -362,6 +367,6 @@ def main(options: dict[str, str], words: list[str]) -> None:
     finally:
         if bar is not None:
             bar.end()
-    report(source)
-    if source.lost or "has_loss" in options:
+    report(lost, evicted)
+    if lost or "has_loss" in options:
         raise SystemExit(1)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
-from tensortap.runs import arrays, describe, page, program
+from tensortap.runs import arrays, describe, page, program, tables
 from tensortap.runs.arrays import DIGEST, FIELDS, HIST, SAMPLE, STATS, VALUE, column, empty, join
 
 if TYPE_CHECKING:
@@ -368,6 +369,67 @@ class Run:
         return self._reader.sample(*self._seek(name, step, call, rank, SAMPLE, "sample"))
 
     # ---- all of it
+
+    def points(
+        self,
+        pattern: str = "*",
+        *,
+        steps: tables.Steps = None,
+        ranks: tables.Ranks = None,
+        fields: Iterable[str] | None = None,
+        partial: bool = False,
+    ) -> _core.Table:
+        """Return the points of sites that match, as a table for DuckDB, Polars, pyarrow, pandas.
+
+        Args:
+            pattern: Names of sites; `*` matches any characters. Only their chunks are read.
+            steps: A step, or (first, last), both included; None stands for no limit.
+            ranks: "all", a rank or a list of ranks: their points as they are. Without it the parts
+                that ranks hold are joined, as for `series`; the column `rank` is -1 then.
+            fields: Names of columns. Defaults to all.
+            partial: Leave out what is damaged; the attribute `lost` of the table says how much.
+                Otherwise reading ends with an error there.
+
+        Returns:
+            An object that any library takes that reads Arrow. It reads the run anew each time.
+
+        Example:
+            >>> import tensortap as tt
+            >>> with tt.record("runs/table") as run:
+            ...     run.log("loss", 0.5)
+            >>> points = tt.open("runs/table").points("loss", fields=["step", "value"])
+            >>> # duckdb.sql("select max(value) from points"), polars.DataFrame(points)
+        """
+        return self.table(
+            "points", pattern, steps=steps, ranks=ranks, fields=fields, partial=partial
+        )
+
+    def table(
+        self,
+        name: str,
+        pattern: str = "*",
+        *,
+        steps: tables.Steps = None,
+        ranks: tables.Ranks = None,
+        fields: Iterable[str] | None = None,
+        partial: bool = False,
+    ) -> _core.Table:
+        """Return "points", "histograms", "runs", "sites", "notes", "settings" or "findings".
+
+        The arguments are those of `points`; `tensortap query --schema` prints the columns.
+        """
+        return tables.make_table(
+            name,
+            [os.fspath(self.path)],
+            pattern,
+            steps=steps,
+            ranks=ranks,
+            fields=fields,
+            partial=partial,
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.points().__arrow_c_stream__(requested_schema)
 
     def to_frame(self, pattern: str = "*") -> Any:
         """Return all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
