@@ -73,6 +73,9 @@ class Runs:
 
     Libraries that read Arrow take it as the table of all points; `table` gives the others.
 
+    Args:
+        paths: Of the runs. `tt.open_many` finds them.
+
     Example:
         >>> import tensortap as tt
         >>> for name in ("a", "b"):
