@@ -19,6 +19,7 @@ from tensortap import _core
 from tensortap.runs.tables import TABLES
 
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.compute")  # pa.compute
 
 FLOATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "rms", "l1", "l2")
 COUNTS = ("count", "zeros", "nan", "posinf", "neginf")
