@@ -114,7 +114,7 @@ static uint64_t *scratch(const filling *f, size_t i)
 
 static tt_status unpack(const filling *f, tt_column column, uint64_t *out)
 {
-    return tt_chunk_column(f->chunk, column, f->products, out);
+    return tt_chunk_column(f->chunk, column, f->products, out, &tt_arrow_walk_run(f->walk)->points.scratch);
 }
 
 /* Where the rows of the chunk begin in a column of 8 bytes each. */
@@ -420,7 +420,7 @@ static tt_status fill_derived(const filling *f)
 static tt_status read_products(filling *f)
 {
     uint64_t *products = scratch(f, SCRATCH_PRODUCTS), any = 0, all = UINT64_MAX;
-    tt_status st = tt_chunk_column(f->chunk, TT_COLUMN_PRODUCTS, NULL, products);
+    tt_status st = unpack(f, TT_COLUMN_PRODUCTS, products); /* every point has them */
     for (size_t i = 0; st == TT_OK && i < f->n; i++) {
         any |= products[i];
         all &= products[i];

@@ -2,14 +2,14 @@
  *
  * Exists so that one file knows the bytes of a column.  Numbers are packed by the
  * cheapest rule that holds for the whole column: the same, evenly spaced, small
- * differences, floats that fit 32 bits.  The rest of a mean or a sum is noise, on which
- * a general compressor gains little.  What is read may come from anywhere: every length
+ * differences, floats that fit 32 bits, near a guess (planes.c).  What is read may come from anywhere: every length
  * is checked before use, and no column grows beyond what its chunk says.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/chunk.h"
 
 #include "base/float_mode.h"
 #include "store/block.h"
+#include "store/planes.h"
 
 #include <stdlib.h>
 
@@ -28,6 +28,7 @@ static bool fits_type(tt_packing packing, tt_column_type type)
         [TT_PACK_F32] = FLOAT,
         [TT_PACK_BYTES] = BYTES,
         [TT_PACK_ZSTD] = BYTES,
+        [TT_PACK_PLANES] = INT | FLOAT,
     };
     return packing < TT_PACK_COUNT_ && (types[packing] & 1u << type) != 0;
 }
@@ -140,8 +141,42 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
     return TT_OK;
 }
 
+/* Unpacks the n entries of a column that is there and needs no guess. */
+static tt_status unpack_plain(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t n)
+{
+    tt_cursor data = tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len);
+    if (chunk->columns[column].packing == TT_PACK_PLANES)
+        return tt_planes_take(data, NULL, n, out);
+    return unpack_numbers(data, chunk->columns[column].packing,
+                          tt_column_kinds[column].type == TT_COLUMN_INT, out, n);
+}
+
+/* Unpacks the bases of a guess and then the column. */
+static tt_status unpack_guessed(const tt_chunk *chunk, tt_column column, uint64_t *room, uint64_t *out,
+                                uint32_t n)
+{
+    unsigned wanted = tt_guess_bases(column);
+    const uint64_t *bases[TT_GUESS_COUNT_] = { NULL };
+    tt_status st = wanted != 0 ? TT_OK : TT_EFORMAT;
+    for (size_t k = 0; st == TT_OK && k < TT_GUESS_COUNT_; k++) {
+        uint64_t *base = room + n * (k + 1);
+        bases[k] = base;
+        if ((wanted >> k & 1) == 0)
+            continue;
+        if (chunk->columns[tt_guess_columns[k]].at != NULL)
+            st = unpack_plain(chunk, tt_guess_columns[k], base, n);
+        else
+            memset(base, 0, n * sizeof *base);
+    }
+    if (st < 0)
+        return st;
+    tt_guess(column, bases, n, room);
+    return tt_planes_take(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len), room, n,
+                          out);
+}
+
 tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
-                          uint64_t *cells)
+                          uint64_t *cells, tt_buf *scratch)
 {
     uint32_t product = tt_column_kinds[column].product, n = chunk->entry.n;
     uint32_t entries = count_entries(chunk, products, product);
@@ -149,9 +184,19 @@ tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_
         memset(cells, 0, n * sizeof *cells);
         return TT_OK;
     }
-    tt_status st = unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
-                                  chunk->columns[column].packing,
-                                  tt_column_kinds[column].type == TT_COLUMN_INT, cells, entries);
+    bool is_guessed =
+        chunk->columns[column].packing == TT_PACK_PLANES &&
+        tt_planes_are_guessed(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len));
+    uint64_t *room = NULL;
+    if (is_guessed) {
+        tt_buf_clear(scratch);
+        room =
+            (uint64_t *)(void *)tt_wire_room(scratch, (size_t)n * (TT_GUESS_COUNT_ + 1) * sizeof *room);
+        if (room == NULL)
+            return scratch->st;
+    }
+    tt_status st = is_guessed ? unpack_guessed(chunk, column, room, cells, entries)
+                              : unpack_plain(chunk, column, cells, entries);
     if (st == TT_OK)
         spread(cells, entries, products, product, n);
     return st;
@@ -229,7 +274,7 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *po
     if (st < 0)
         return st;
     uint64_t *products = points->cells[TT_COLUMN_PRODUCTS] + before;
-    st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, NULL, products);
+    st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, NULL, products, &points->scratch);
     uint32_t all = 0;
     for (uint32_t i = 0; i < n; i++)
         all |= (uint32_t)products[i];
@@ -241,7 +286,7 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *po
         uint64_t *cells = points->cells[c] + before;
         st = tt_column_kinds[c].type == TT_COLUMN_BYTES
                  ? tt_chunk_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c])
-                 : tt_chunk_column(chunk, (tt_column)c, products, cells);
+                 : tt_chunk_column(chunk, (tt_column)c, products, cells, &points->scratch);
     }
     points->n += n;
     return st; /* after a failure the points are good for tt_points_clear only */
@@ -369,12 +414,12 @@ static void put_bytes(tt_buf *out, size_t column, const uint64_t *lengths, uint3
     tt_buf_free(&plain);
 }
 
-static void put_numbers(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
+static void put_plain(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
     bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
-    if (is_all_same(cells, n)) {
-        if (cells[0] == 0)
-            return;
+    if (n == 1 && !is_int && fits_f32(cells, n)) {
+        put_f32(out, column, cells, n);
+    } else if (is_all_same(cells, n)) {
         put_tag(out, column, TT_PACK_SAME);
         if (is_int)
             tt_buf_varint(out, tt_zigzag(cells[0]));
@@ -393,23 +438,72 @@ static void put_numbers(tt_buf *out, size_t column, const uint64_t *cells, uint3
     }
 }
 
-/* Puts what the points have in a column; scratch: for those that not every point has. */
-static void put_column(tt_buf *out, size_t column, const tt_points *points, tt_buf *scratch)
+/* Puts what the shortest packing makes of a column of numbers.  guesses: NULL: none. */
+static void put_numbers(tt_buf *out, size_t column, const uint64_t *cells, const uint64_t *guesses,
+                        uint32_t n)
+{
+    size_t start = out->len;
+    if (cells[0] == 0 && is_all_same(cells, n))
+        return;
+    put_plain(out, column, cells, n);
+    size_t plain = out->len - start;
+    unsigned packing = out->st == TT_OK ? (unsigned char)out->data[start] & 7 : TT_PACK_SAME;
+    bool is_long = packing == TT_PACK_DELTA || packing == TT_PACK_RAW || packing == TT_PACK_F32;
+    if (out->st < 0 || (guesses == NULL && !is_long))
+        return;
+    tt_buf better = { 0 };
+    put_tag(&better, column, TT_PACK_PLANES);
+    bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
+    if (tt_planes_put(&better, cells, guesses, n, is_int, plain - better.len)) {
+        out->len = start;
+        tt_wire_buf(out, &better);
+    }
+    tt_buf_free(&better);
+}
+
+/* What the points have in a column, one behind the other.  Returns how many. */
+static uint32_t pick(const tt_points *points, size_t column, uint64_t *entries)
 {
     const uint64_t *cells = points->cells[column], *products = points->cells[TT_COLUMN_PRODUCTS];
     bool is_bytes = tt_column_kinds[column].type == TT_COLUMN_BYTES;
-    tt_buf_clear(scratch);
-    uint64_t *entries = (uint64_t *)(void *)tt_wire_room(scratch, points->n * sizeof *entries);
     uint32_t n = 0;
-    for (uint32_t i = 0; entries != NULL && i < points->n; i++)
+    for (uint32_t i = 0; i < points->n; i++)
         if (tt_points_have((uint32_t)products[i], column))
             entries[n++] = cells[i] - (is_bytes && i > 0 ? cells[i - 1] : 0);
+    return n;
+}
+
+/* Guesses a column; room: for the bases.  NULL: it is not guessed. */
+static const uint64_t *guess(size_t column, const tt_points *points, uint64_t *room)
+{
+    unsigned wanted = tt_guess_bases((tt_column)column);
+    const uint64_t *bases[TT_GUESS_COUNT_] = { NULL };
+    uint32_t n = 0;
+    for (size_t k = 0; k < TT_GUESS_COUNT_; k++)
+        if ((wanted >> k & 1) != 0) {
+            uint64_t *base = room + (k + 1) * points->n;
+            bases[k] = base;
+            n = pick(points, tt_guess_columns[k], base);
+        }
+    if (n == 0)
+        return NULL;
+    tt_guess((tt_column)column, bases, n, room);
+    return room;
+}
+
+/* Puts what the points have in a column; scratch: room for entries, a guess and its bases. */
+static void put_column(tt_buf *out, size_t column, const tt_points *points, tt_buf *scratch)
+{
+    tt_buf_clear(scratch);
+    uint64_t *entries = (uint64_t *)(void *)tt_wire_room(
+        scratch, (size_t)points->n * (TT_GUESS_COUNT_ + 2) * sizeof *entries);
+    uint32_t n = entries != NULL ? pick(points, column, entries) : 0;
     if (entries == NULL)
         out->st = scratch->st;
-    else if (is_bytes)
+    else if (tt_column_kinds[column].type == TT_COLUMN_BYTES)
         put_bytes(out, column, entries, n, &points->bytes[column]);
     else if (n > 0)
-        put_numbers(out, column, entries, n);
+        put_numbers(out, column, entries, guess(column, points, entries + points->n), n);
 }
 
 static void put_steps(tt_buf *out, const tt_points *points)

@@ -18,6 +18,7 @@ typedef enum tt_packing {
     TT_PACK_F32,    /* FLOAT: length; 4 bytes each; only if no bit is lost */
     TT_PACK_BYTES,  /* BYTES: length; all lengths as varints, then all bytes */
     TT_PACK_ZSTD,   /* BYTES: unpacked length, packed length; the above as a zstd frame */
+    TT_PACK_PLANES, /* INT, FLOAT: length; see planes.h */
     TT_PACK_COUNT_
 } tt_packing;
 
@@ -46,7 +47,7 @@ tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
 /* Unpacks a column of numbers: a cell for each point, 0 where a point does not have it.
  * products: those of each point; NULL for a column that every point has. */
 tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
-                          uint64_t *cells);
+                          uint64_t *cells, tt_buf *scratch);
 /* Appends the bytes of a column; cells: where those of each point end. */
 tt_status tt_chunk_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
                          uint64_t *cells, tt_buf *bytes);

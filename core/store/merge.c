@@ -1,9 +1,9 @@
 /* merge.c -- writes small chunks of a site again, as a larger one.
  *
  * Exists because a run is written five times a second, a few points a site, and
- * read a site at a time.  Whenever 16 chunks below a size (16, 256, 1024 points)
+ * read a site at a time.  Whenever 32 chunks below a size (32, 1024 points)
  * have come, and none of them outweighs the others, they become one; so a point
- * is written three or four times, and a site has some tens of chunks and one for
+ * is written three times, and a site has some tens of chunks and one for
  * each thousand points or more.  The small ones are read back from the file: they are in the page
  * cache, and our memory stays small whatever the number of sites.
  *
@@ -18,8 +18,8 @@
 #include <stdio.h>
 
 enum {
-    FAN_IN = 16,
-    FULL_POINTS = 1024,
+    FAN_IN = 32,
+    FULL_POINTS = FAN_IN * FAN_IN,
     OUTWEIGHS = 4,          /* a merge makes the largest of its chunks at least so many times larger */
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
@@ -112,8 +112,6 @@ tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
     const tt_index_site *row = &store->index.row[site];
     for (;;) {
         uint32_t count = count_due(row, FAN_IN), k = 0;
-        if (count == 0)
-            count = count_due(row, FAN_IN * FAN_IN);
         if (count == 0)
             count = count_due(row, FULL_POINTS);
         if (count == 0)

@@ -22,6 +22,7 @@ void tt_points_free(tt_points *points)
         free(points->cells[c]);
         tt_buf_free(&points->bytes[c]);
     }
+    tt_buf_free(&points->scratch);
     *points = (tt_points){ 0 };
 }
 

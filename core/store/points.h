@@ -106,6 +106,7 @@ typedef struct tt_points {
     /* owned; bits of the number, 0 where a point does not have it; of BYTES where the point's end */
     uint64_t *cells[TT_COLUMN_COUNT_];
     tt_buf bytes[TT_COLUMN_COUNT_]; /* of BYTES, one behind the other */
+    tt_buf scratch;                 /* of chunk.c */
 } tt_points;
 
 void tt_points_free(tt_points *points);

@@ -74,7 +74,7 @@ tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *colu
         cells[k] = run->cells;
         if (columns[k] == TT_COLUMN_COUNT_ || chunk->columns[columns[k]].at == NULL)
             continue;
-        st = tt_chunk_column(chunk, columns[k], cells[0], of);
+        st = tt_chunk_column(chunk, columns[k], cells[0], of, &run->points.scratch);
         cells[k] = of;
     }
     return st;

@@ -2,7 +2,7 @@
 # env: COLUMNS=80
 $ make_run hostile run
 $ tensortap show run
-run  finished  steps 0 to 2  12 sites  36 points  4.9 kB
+run  finished  steps 0 to 2  12 sites  36 points  4.0 kB
 train.py --lr 0.1
 nothing found in 3 steps, too few for most rules; 15 of 27 rules had no data: no
          optimizer, no inputs of a model, no loss
@@ -47,7 +47,7 @@ identical
 36 points compared; sites: 12 identical, 0 within noise, 0 differ
 # env: LC_ALL=C
 $ tensortap show run 'wide*,*red*'
-run  finished  steps 0 to 2  12 sites  36 points  4.9 kB
+run  finished  steps 0 to 2  12 sites  36 points  4.0 kB
 train.py --lr 0.1
 
 SITE                            LATEST         MIN     MAX      MEAN  RMS
@@ -60,9 +60,9 @@ wide \u6f22\u5b57 \u540d\u524d  f32[8,16]  -0.9016  0.9055  -0.09922  ##_
 $ make_run absurd absurd
 $ tensortap ls absurd --json | sed 's/"started":[0-9]*/"started":0/'
 {"schema":1,
-"runs":[{"run":"absurd","started":0,"command":"\\x1b[31m","state":"finished","first_step":-9223372036854775807,"last_step":9223372036854775806,"points":12,"ranks":1,"bytes":2176}]}
+"runs":[{"run":"absurd","started":0,"command":"\\x1b[31m","state":"finished","first_step":-9223372036854775807,"last_step":9223372036854775806,"points":12,"ranks":1,"bytes":2112}]}
 $ tensortap show absurd
-absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
+absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.1 kB
 \x1b[31m
 
 error    nonfinite  activation/negative: the first Inf at step -9223372036854775807; born in the
@@ -103,7 +103,7 @@ $ tensortap diff absurd absurd
 identical
 12 points compared; sites: 6 identical, 0 within noise, 0 differ
 $ tensortap top absurd | head -n 7
-absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
+absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.1 kB
 \x1b[31m
 error    nonfinite  activation/negative: the first Inf at step -9223372036854775807; born in the
          forward pass; it reached 3 sites

@@ -6,25 +6,25 @@ $ make_run ranks runs/deep/er/two
 $ mkdir runs/other && echo text > runs/other/rank0.txt
 $ tensortap ls
 RUN        STARTED              STATE     STEPS     SIZE  COMMAND
-runs/good  2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
+runs/good  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
 $ tensortap ls runs/deep
 RUN               STARTED              STATE     STEPS     SIZE  COMMAND
-runs/deep/er/two  2026-01-05 10:00:00  finished     20  86.9 kB  train.py --lr 0.1
+runs/deep/er/two  2026-01-05 10:00:00  finished     20  59.3 kB  train.py --lr 0.1
 $ tensortap ls nowhere
 tensortap: nowhere: No such file or directory; give a folder that holds runs
 [3]
 $ tensortap ls --json runs/deep
 {"schema":1,
-"runs":[{"run":"runs/deep/er/two","started":1767607200000000000,"command":"train.py --lr 0.1","state":"finished","first_step":0,"last_step":19,"points":1440,"ranks":2,"bytes":86912}]}
+"runs":[{"run":"runs/deep/er/two","started":1767607200000000000,"command":"train.py --lr 0.1","state":"finished","first_step":0,"last_step":19,"points":1440,"ranks":2,"bytes":59264}]}
 # A run that was killed, and a file that is no run.
 $ make_run killed runs/killed
 $ mkdir runs/broken && echo 'not a run at all, but long enough to look like one' > runs/broken/rank0.tap
 $ tensortap ls runs | sort
 RUN               STARTED              STATE       STEPS     SIZE  COMMAND
 runs/broken                            unreadable                  runs/broken/rank0.tap is not a run file, or its beginning is damaged
-runs/deep/er/two  2026-01-05 10:00:00  finished       20  86.9 kB  train.py --lr 0.1
-runs/good         2026-01-05 10:00:00  finished       50  95.2 kB  train.py --lr 0.1
-runs/killed       2026-01-05 10:00:00  crashed        50  89.8 kB  train.py --lr 0.1
+runs/deep/er/two  2026-01-05 10:00:00  finished       20  59.3 kB  train.py --lr 0.1
+runs/good         2026-01-05 10:00:00  finished       50  62.3 kB  train.py --lr 0.1
+runs/killed       2026-01-05 10:00:00  crashed        50  57.7 kB  train.py --lr 0.1
 # A folder may hold more runs than a process may open files.
 $ mkdir many; for i in 1 2 3 4 5 6 7 8 9; do cp -r runs/good many/$i; done; (ulimit -n 9; tensortap ls many | grep -c finished)
 9
@@ -41,8 +41,8 @@ removed many/9
 # Where it is narrow, the end of the name stays, and the command gives way.
 $ mkdir -p a-folder/with/long-names; mv runs a-folder/with/long-names; COLUMNS=80 tensortap ls a-folder/with/long-names; mv a-folder/with/long-names/runs .
 RUN                       STARTED              STATE       STEPS     SIZE  COMM…
-a-folde…-names/runs/good  2026-01-05 10:00:00  finished       50  95.2 kB  trai…
-a-folde…ames/runs/killed  2026-01-05 10:00:00  crashed        50  89.8 kB  trai…
+a-folde…-names/runs/good  2026-01-05 10:00:00  finished       50  62.3 kB  trai…
+a-folde…ames/runs/killed  2026-01-05 10:00:00  crashed        50  57.7 kB  trai…
 a-folde…ames/runs/broken                       unreadable                  a-fo…
 # A folder that holds runs is no run.
 $ tensortap show runs
@@ -50,7 +50,7 @@ tensortap: runs holds no run (no rank*.tap in it); 'tensortap ls' looks further 
 [3]
 # rm asks, and where nobody can be asked it does nothing.
 $ tensortap rm runs/good
-tensortap: would remove 1 run, 95.2 kB; without a terminal to ask on, add --yes
+tensortap: would remove 1 run, 62.3 kB; without a terminal to ask on, add --yes
 [3]
 $ tensortap rm runs/nowhere
 tensortap: no run at 'runs/nowhere'; 'tensortap ls FOLDER' lists runs
@@ -72,7 +72,7 @@ removed runs/deep/er/two
 $ ls runs/good; ls runs/deep/er
 notes.txt
 $ tensortap ls runs --keep-last 0
-tensortap: would remove 1 run, 89.8 kB; without a terminal to ask on, add --yes
+tensortap: would remove 1 run, 57.7 kB; without a terminal to ask on, add --yes
 [3]
 $ tensortap ls runs --keep-last many
 tensortap ls: --keep-last takes a number, not 'many'
@@ -82,11 +82,11 @@ $ make_run killed runs/dead && tensortap check runs/dead --repair > /dev/null
 $ echo 'not a run' > runs/dead/rank7.repaired.tap
 $ tensortap rm runs/dead --yes --json
 {"schema":1,
-"removed":[{"run":"runs/dead","bytes":185024}]}
+"removed":[{"run":"runs/dead","bytes":120064}]}
 $ ls runs/dead
 rank7.repaired.tap
 $ make_run good runs/last && tensortap rm runs/last --yes --json | tr -d '\n'; ls runs
-{"schema":1,"removed":[{"run":"runs/last","bytes":95232}]}broken
+{"schema":1,"removed":[{"run":"runs/last","bytes":62336}]}broken
 dead
 deep
 good
@@ -100,4 +100,4 @@ $ tensortap ls runs --keep-last 5 --json
 "removed":[]}
 $ tensortap ls runs --keep-last 0 --yes --json
 {"schema":1,
-"removed":[{"run":"runs/killed","bytes":89792}]}
+"removed":[{"run":"runs/killed","bytes":57728}]}

@@ -4,9 +4,9 @@ $ make_run nan-forward runs/bad; make_run good runs/good; make_run changed-layer
 # env: COLUMNS=80
 $ tensortap ls runs
 RUN         STARTED              STATE     STEPS     SIZE  COMMAND
-runs/bad    2026-01-05 10:00:00  finished     50  95.7 kB  train.py --lr 0.1
-runs/good   2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
-runs/other  2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
+runs/bad    2026-01-05 10:00:00  finished     50  62.8 kB  train.py --lr 0.1
+runs/good   2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
+runs/other  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
 $ tensortap stats runs/bad activation/layers.2.attn --step 30:32
 activation/layers.2.attn  float32[8, 16]
 STEP  CALL      MIN     MAX       MEAN     STD  NAN  INF
@@ -42,7 +42,7 @@ $ tensortap check runs/bad
 runs/bad/rank0.tap  whole
   4 blocks, 1800 points, 0 values
 $ tensortap top runs/bad | head -n 8
-runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+runs/bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in
          the forward pass; it reached 9 sites
@@ -53,11 +53,11 @@ activation/layers.1.mlp          49     0.306   10.7%  #*+=---::....___
 # env: COLUMNS=200
 $ tensortap ls runs
 RUN         STARTED              STATE     STEPS     SIZE  COMMAND
-runs/bad    2026-01-05 10:00:00  finished     50  95.7 kB  train.py --lr 0.1
-runs/good   2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
-runs/other  2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
+runs/bad    2026-01-05 10:00:00  finished     50  62.8 kB  train.py --lr 0.1
+runs/good   2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
+runs/other  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
 $ tensortap show runs/bad 'activation/layers.2*'
-runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+runs/bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
@@ -106,7 +106,7 @@ runs/bad    2026-01-05 10:00:00  finis..
 runs/good   2026-01-05 10:00:00  finis..
 runs/other  2026-01-05 10:00:00  finis..
 $ tensortap show runs/bad 'activation/layers.2*'
-runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+runs/bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.2.
@@ -140,13 +140,13 @@ tensortap stats runs/bad activation/layers.2.attn
 # env: COLUMNS=
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap ls runs" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 ^[2mRUN^[0m         ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m  ^[2mCOMMAND^[0m
-runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.7 kB  train.py --lr 0.1
-runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.2 kB  train.py --lr 0.1
-runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.2 kB  train.py --lr 0.1
+runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB  train.py --lr 0.1
+runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
+runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
 ^[2mRUN^[0m         ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m  ^[2mCOMMAND^[0m
-runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.7 kB  train.py --lr 0.1
-runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.2 kB  train.py --lr 0.1
-runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  95.2 kB  train.py --lr 0.1
+runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB  train.py --lr 0.1
+runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
+runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap stats runs/bad activation/layers.2.attn --step 31" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 activation/layers.2.attn  ^[36mfloat32[8, 16]^[0m
 ^[2mSTEP^[0m  ^[2mCALL^[0m      ^[2mMIN^[0m     ^[2mMAX^[0m     ^[2mMEAN^[0m     ^[2mSTD^[0m  ^[2mNAN^[0m  ^[2mINF^[0m
@@ -199,7 +199,7 @@ activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0
 tensortap report runs/good runs/other
 tensortap stats runs/good activation/layers.2.attn --step 0:0
 $ for w in 80 200; do script -qec "stty rows 12 cols $w; tensortap top --once runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
-runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
+runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  62.8 kB
 ^[2mtrain.py --lr 0.1^[0m
 ^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in
          the forward pass; it reached 9 sites
@@ -209,7 +209,7 @@ runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 activation/layers.1.mlp    49    0.306   10.7%  ^[32m█▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁^[0m
 activation/(root)          49  0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃▂!▂▂▁▁▁^[0m
 activation/head            49  0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
-runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
+runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  62.8 kB
 ^[2mtrain.py --lr 0.1^[0m
 ^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
 7353 steps a second

@@ -161,7 +161,7 @@ tensortap nan: name a run; 'tensortap ls' lists them
 $ make_run good damaged; printf X | dd of=damaged/rank0.tap bs=1 seek=3000 conv=notrunc 2> /dev/null; printf X | dd of=damaged/rank0.tap bs=1 seek=95400 conv=notrunc 2> /dev/null; tensortap nan damaged
 tensortap: the run is damaged, and what cannot be read may hold NaN or Inf; save the rest with: tensortap check --repair damaged
 nothing has been recorded in this run
-89600 bytes of the run cannot be read
+57536 bytes of the run cannot be read
   tensortap check damaged
   tensortap check --repair damaged
 [3]

@@ -3,7 +3,7 @@ $ make_run good good
 $ make_run nan-forward bad
 # env: COLUMNS=80
 $ tensortap show good
-good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
+good  finished  steps 0 to 49  36 sites  1800 points  62.3 kB
 train.py --lr 0.1
 nothing found in 50 steps; 6 of 27 rules had no data: no optimizer, no inputs of
          a model
@@ -31,7 +31,7 @@ gradient
 └─ head.bias       f32[16]                0         0           0  ▄▄▄▄▄▄▄▄
 # env: COLUMNS=200
 $ tensortap show bad 'activation/*,loss'
-bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
@@ -47,7 +47,7 @@ activation
 └─ (root)      float32[8, 16]     -0.1421  0.1448   0.003694  0.08719  █▆▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite from step 31
 loss           number 0.3898                                           █▆▅▄▃▃▃▂▂▂!▁▁▁▁▁  not finite from step 31
 $ tensortap show bad 'activation/layers.2*' --all
-bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites
@@ -61,7 +61,7 @@ activation
 # env: COLUMNS=80
 # env: LC_ALL=C
 $ tensortap show good 'activation/*'
-good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
+good  finished  steps 0 to 49  36 sites  1800 points  62.3 kB
 train.py --lr 0.1
 
 SITE           LATEST            MIN     MAX       MEAN      STD  RMS
@@ -81,7 +81,7 @@ $ tensortap show good --json 'loss'
 "first_step":0,
 "last_step":49,
 "points":1800,
-"bytes":95232,
+"bytes":62336,
 "untrained":null,
 "sites":[{"site":"loss","rank":0,"points":50,"findings":[],"finite":true,"latest":{"step":49,"call":0,"time":1767607200006780000,"phase":"none","value":0.38983050847457623}}]}
 # Names that nearly match.
@@ -104,13 +104,13 @@ $ tensortap show good --rank 3
 tensortap: this run has no rank 3; it has rank 0
 [2]
 $ tensortap show good | head -n 1
-good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
+good  finished  steps 0 to 49  36 sites  1800 points  62.3 kB
 $ tensortap show good > /dev/full
 tensortap: cannot write the output: No space left on device
 [3]
 # A terminal: coloured, limited to its lines; NO_COLOR turns colour off.
 $ script -qec 'stty rows 14 cols 80; tensortap show bad' /dev/null < /dev/null | tr -d '\r' | sed 's/\x1b/^/g'
-bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
+bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  62.8 kB
 ^[2mtrain.py --lr 0.1^[0m
 
 ^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; born in
@@ -124,7 +124,7 @@ activation
 ^[2m│  ├─ ^[0mattn     ^[36m4× f32[8,16]^[0m  -0.5793  0.5769  ^[1;31m█▆▄▃▂!▁▁^[0m  ^[1;31mnonfinite^[0m
 ... 16 more lines; --all shows them, or give a pattern such as 'activation/*'
 $ script -qec 'stty rows 14 cols 80; NO_COLOR=1 tensortap show good loss' /dev/null < /dev/null | tr -d '\r' | sed 's/\x1b/^/g'
-good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
+good  finished  steps 0 to 49  36 sites  1800 points  62.3 kB
 train.py --lr 0.1
 
 SITE  LATEST         RMS
@@ -132,7 +132,7 @@ loss  number 0.3898  █▅▄▃▂▂▁▁
 # Training and evaluation apart: the latest of training, over steps.
 # env: COLUMNS=80
 $ make_run evaluated evaluated; tensortap show evaluated 'activation/embed,activation/head,activation/probe'
-evaluated  finished  steps 0 to 19  37 sites  1620 points  96.1 kB
+evaluated  finished  steps 0 to 19  37 sites  1620 points  45.7 kB
 train.py --lr 0.1
 
 SITE        LATEST         MIN     MAX       MEAN     STD  RMS
@@ -142,7 +142,7 @@ activation
 └─ probe    f32[8,16]  -0.5126  0.5091  -0.002838  0.2877  █▁        eval
 2 of these lines leave out evaluation; --phase eval shows it, --phase all both
 $ tensortap show evaluated 'activation/embed,activation/head,activation/probe' --phase eval
-evaluated  finished  steps 0 to 19  37 sites  1620 points  96.1 kB
+evaluated  finished  steps 0 to 19  37 sites  1620 points  45.7 kB
 train.py --lr 0.1
 
 SITE        LATEST         MIN     MAX       MEAN     STD  RMS
@@ -151,7 +151,7 @@ activation
 ├─ head     f32[8,16]   -25.25   25.55      2.004   14.49  █▁   eval
 └─ probe    f32[8,16]  -0.5126  0.5091  -0.002838  0.2877  █▁   eval
 $ tensortap show evaluated 'activation/embed,loss' --phase all
-evaluated  finished  steps 0 to 19  37 sites  1620 points  96.1 kB
+evaluated  finished  steps 0 to 19  37 sites  1620 points  45.7 kB
 train.py --lr 0.1
 
 training
@@ -165,7 +165,7 @@ SITE        LATEST        MIN    MAX   MEAN    STD  RMS
 activation
 └─ embed    f32[8,16]  -50.61  50.11  2.367  31.09  █▁   eval
 $ tensortap show evaluated 'loss' --phase eval
-evaluated  finished  steps 0 to 19  37 sites  1620 points  96.1 kB
+evaluated  finished  steps 0 to 19  37 sites  1620 points  45.7 kB
 train.py --lr 0.1
 tensortap: no site that matches 'loss' has points of this phase
 [2]
@@ -180,14 +180,14 @@ $ tensortap show evaluated 'activation/embed' --phase all --json | sed 's/"time"
 "first_step":0,
 "last_step":19,
 "points":1620,
-"bytes":96064,
+"bytes":45696,
 "untrained":null,
 "sites":[{"site":"activation/embed","rank":0,"points":320,"findings":[],"finite":true,"latest":{"step":19,"call":0,,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.506067156791687,"max":0.5010831952095032,"absmax":0.506067156791687,"sum":3.0296427607536316,"mean":0.023669084068387747,"std":0.3109061725124245,"l1":35.64199423789978,"l2":3.513952927787279,"rms":0.31059249300108843,"shape":[8,16]},"evaluation":{"step":19,"call":0,,"phase":"eval","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-50.606719970703125,"max":50.10831832885742,"absmax":50.606719970703125,"sum":302.9644088745117,"mean":2.366909444332123,"std":31.090617284889188,"l1":3564.1993713378906,"l2":351.395294051306,"rms":31.059249412589917,"shape":[8,16]}}]}
 $ tensortap show evaluated 'activation/probe' --json | grep -o '"phase":"[a-z]*"'
 "phase":"eval"
 # Every rank counts for anomalies; the numbers say whose they are.
 $ make_run rank1-nan ranks; tensortap show ranks 'activation/layers.0*'
-ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
+ranks  finished  steps 0 to 19  36 sites  1440 points  59.6 kB  ranks 0, 1
 train.py --lr 0.1
 numbers are of rank 0 where it has the site; --rank N shows another's
 
@@ -201,7 +201,7 @@ activation
    ├─ attn   f32[8,16]   -1.022   1.015  █▇▅▄▃▃▂▁
    └─ mlp    f32[8,16]  -0.9958  0.9937  █▆▅▄▃▃▂▁  nonfinite
 $ tensortap show ranks 'activation/layers.0*' --rank 0
-ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
+ranks  finished  steps 0 to 19  36 sites  1440 points  59.6 kB  ranks 0, 1
 train.py --lr 0.1
 
 SITE         LATEST         MIN     MAX      MEAN     STD  RMS
@@ -214,17 +214,17 @@ tensortap: this run has no rank 7; it has ranks 0, 1
 [2]
 # How it ended.
 $ make_run raised raised; tensortap show raised loss; tensortap ls raised
-raised  stopped  steps 0 to 2  36 sites  108 points  14.0 kB
+raised  stopped  steps 0 to 2  36 sites  108 points  11.2 kB
 the program was stopped by ValueError: bad luck
 train.py --lr 0.1
 
 SITE  LATEST        RMS
 loss  number 1.917  █▄▁
 RUN     STARTED              STATE    STEPS     SIZE  COMMAND
-raised  2026-01-05 10:00:00  stopped      3  14.0 kB  train.py --lr 0.1
+raised  2026-01-05 10:00:00  stopped      3  11.2 kB  train.py --lr 0.1
 # An Inf among the largest numbers of float16.
 $ make_run overflow overflow; tensortap show overflow 'activation/layers.1.*'
-overflow  finished  steps 0 to 7  36 sites  288 points  22.7 kB
+overflow  finished  steps 0 to 7  36 sites  288 points  16.6 kB
 train.py --lr 0.1
 
 error    nonfinite  activation/layers.1.mlp: the first Inf (float16 ends at

@@ -2,7 +2,7 @@
 # env: COLUMNS=80
 $ make_run nan-forward run
 $ tensortap top run | head -n 9
-run  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+run  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
 error    nonfinite  activation/layers.2.attn: the first NaN at step 31; born in
          the forward pass; it reached 9 sites
@@ -12,7 +12,7 @@ CHANGES MOST                   STEP       RMS  CHANGE  OVER STEPS
 activation/layers.1.mlp          49     0.306   10.7%  █▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁
 activation/(root)                49   0.08692    9.6%  █▆▆▅▄▄▃▃▃▂!▂▂▁▁▁
 $ tensortap top run --once | head -n 1
-run  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
+run  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 $ tensortap top run --json | head -n 6
 {"schema":1,
 "run":"run",

@@ -4,6 +4,7 @@
 
 #include "store/block.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -114,9 +115,136 @@ static void a_promise_of_more_than_a_column_holds_takes_no_memory(void **state)
     tt_points_free(&points);
 }
 
+/* ---- packing 7 ---- */
+
+/* Packs points of statistics and unpacks them: every bit is the same.  Returns the bytes of the chunk. */
+static size_t round_trip(uint32_t n, void (*fill)(uint32_t i, tt_stats *s))
+{
+    tt_points points = { 0 }, back = { 0 };
+    assert_int_equal(tt_points_reserve(&points, n, TT_PRODUCT_STATS), TT_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        struct {
+            tt_record head;
+            tt_stats stats;
+        } record = { .head = { .ndim = -1, .step = i, .time = 1000000 + 7 * (int64_t)i * i } };
+        record.head.products = TT_PRODUCT_STATS;
+        fill(i, &record.stats);
+        assert_int_equal(tt_points_add(&points, &record.head), TT_OK);
+    }
+    tt_buf bytes = { 0 };
+    tt_chunk chunk;
+    tt_chunk_pack(&bytes, 3, 5, &points);
+    assert_int_equal(tt_chunk_parse(&chunk, bytes.data, bytes.len), TT_OK);
+    assert_int_equal(tt_chunk_unpack(&chunk, 0, &back), TT_OK);
+    for (size_t c = 0; c < TT_COLUMN_COUNT_; c++)
+        if (tt_points_have(TT_PRODUCT_STATS, c))
+            assert_memory_equal(points.cells[c], back.cells[c], n * sizeof(uint64_t));
+    size_t len = bytes.len;
+    tt_buf_free(&bytes);
+    tt_points_free(&points);
+    tt_points_free(&back);
+    return len;
+}
+
+static uint64_t random_bits(uint64_t i)
+{
+    i = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    i = (i ^ i >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    i = (i ^ i >> 27) * UINT64_C(0x94d049bb133111eb);
+    return i ^ i >> 31;
+}
+
+static double noise(uint64_t i)
+{
+    return (double)(random_bits(i) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* What statistics of a tensor of 1000 elements look like. */
+static void fill_usual(uint32_t i, tt_stats *s)
+{
+    *s = (tt_stats){ .count = 1000,
+                     .min = (double)(float)-noise(4 * i),
+                     .max = (double)(float)noise(4 * i + 1),
+                     .sum = noise(4 * i + 2),
+                     .sumsq = 100 + noise(4 * i + 3),
+                     .l1 = 300 + noise(5 * i) };
+    s->absmax = -s->min > s->max ? -s->min : s->max;
+    s->mean = s->sum / 1000;
+    s->m2 = (s->sumsq - s->mean * s->sum) * (1 + 1e-15);
+}
+
+/* Any bits at all: NaN of all kinds, infinities, counts below zero. */
+static void fill_with_anything(uint32_t i, tt_stats *s)
+{
+    uint64_t *at = (uint64_t *)(void *)s;
+    for (size_t k = 0; k < sizeof *s / sizeof *at; k++)
+        at[k] = random_bits((uint64_t)i * 64 + k);
+    if (i % 3 == 0)
+        s->min = s->max = s->sum = NAN;
+    if (i % 5 == 0)
+        s->sum = INFINITY;
+    s->nan = s->posinf = s->neginf = s->zeros = 0;
+    s->count = i % 7;
+    s->dtype = TT_F32;
+    s->is_propagated = 0;
+}
+
+static void all_packings_keep_every_bit(void **state)
+{
+    (void)state;
+    static const uint32_t counts[] = { 1, 2, 3, 31, 255, 256, 257, 1024, 5000 };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        (void)round_trip(counts[i], fill_usual);
+        (void)round_trip(counts[i], fill_with_anything);
+    }
+}
+
+static void what_follows_from_other_columns_takes_no_room(void **state)
+{
+    (void)state;
+    /* min and max of 4 bytes, sum, l1 and sumsq of 8; mean, absmax and m2 follow but for a bit or two */
+    double each = (double)(round_trip(2000, fill_usual) - round_trip(1000, fill_usual)) / 1000;
+    assert_true(each < 34);
+    assert_true(each > 20); /* the rest is noise */
+}
+
+/* Four scalars of packing 7 whose data are these. */
+static tt_status take_planes(const char *bytes, size_t len)
+{
+    tt_points points = { 0 };
+    tt_buf data = { 0 };
+    tt_buf_varint(&data, len);
+    tt_buf_append(&data, bytes, len);
+    tt_status st = unpack(TT_PRODUCT_SCALAR, TT_COLUMN_SCALAR, TT_PACK_PLANES, &data, &points);
+    tt_points_free(&points);
+    return st;
+}
+
+static void planes_that_nobody_writes_are_refused(void **state)
+{
+    (void)state;
+    static const char varints[] = "\1\2\2\2\2", same[] = "\10\1a\1b\1c\1d\1e\1f\1g\1h";
+    assert_int_equal(take_planes(varints, 5), TT_OK);
+    assert_int_equal(take_planes("\1", 1), TT_OK);
+    assert_int_equal(take_planes(same, 17), TT_OK);
+    assert_int_equal(take_planes(varints, 4), TT_EFORMAT); /* one is missing */
+    assert_int_equal(take_planes("", 0), TT_EFORMAT);
+    assert_int_equal(take_planes("\2\2\2\2\2", 5), TT_EFORMAT); /* a scalar is not guessed */
+    assert_int_equal(take_planes("\3\2\2\2\2", 5), TT_EFORMAT);
+    assert_int_equal(take_planes("\4\2\2\2\2", 5), TT_EFORMAT); /* f32 as varints */
+    assert_int_equal(take_planes("\20\2\2\2\2", 5), TT_EFORMAT);
+    assert_int_equal(take_planes(same, 16), TT_EFORMAT);
+    assert_int_equal(take_planes("\10\3abc\377\1b\1c\1d\1e\1f\1g\1h", 20), TT_OK); /* of no number: 0 */
+    assert_int_equal(take_planes("\10\177a\1b\1c\1d\1e\1f\1g\1h", 17), TT_EFORMAT);
+    assert_int_equal(take_planes("\10\0a\1b\1c\1d\1e\1f\1g\1h", 17), TT_EFORMAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_packings_keep_every_bit),
+        cmocka_unit_test(what_follows_from_other_columns_takes_no_room),
+        cmocka_unit_test(planes_that_nobody_writes_are_refused),
         cmocka_unit_test(as_many_numbers_as_points_are_read),
         cmocka_unit_test(fewer_or_more_numbers_than_points_are_refused),
         cmocka_unit_test(texts_with_bytes_left_over_are_refused),
