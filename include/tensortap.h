@@ -333,7 +333,9 @@ typedef enum tt_product {
     TT_PRODUCT_DIGEST = 1 << 2,
     TT_PRODUCT_HIST = 1 << 3,
     TT_PRODUCT_SAMPLE = 1 << 4,
-    TT_PRODUCT_VALUE = 1 << 5, /* the bytes */
+    TT_PRODUCT_VALUE = 1 << 5,  /* the bytes */
+    TT_PRODUCT_TOKENS = 1 << 6, /* a sketch of each token */
+    TT_PRODUCT_PLACED = 1 << 7, /* a digest that is added up over the parts of a tensor */
 } tt_product;
 
 typedef enum tt_phase { TT_PHASE_NONE, TT_PHASE_TRAIN, TT_PHASE_EVAL, TT_PHASE_COUNT_ } tt_phase;
@@ -381,6 +383,7 @@ typedef struct tt_event {
     const tt_tensor *tensor; /* shape and type; needed with has_value */
     const tt_stats *stats;
     const tt_digest *digest;
+    const tt_digest *placed; /* of tt_placed_compute */
     const tt_hist *hist;
     const tt_sample *sample; /* of tensor */
     const double *scalar;
@@ -500,6 +503,12 @@ typedef struct tt_placement {
     const tt_box *boxes; /* borrowed */
 } tt_placement;
 
+/* Computes a digest of the elements and of where they are in the whole tensor, so that those of all its parts add up
+ * to the same however it is cut.  placement: what this rank has of it; NULL: all.  False: it does not say that, or
+ * speaks of another tensor.  Neither shape nor type is part of the digest. */
+bool tt_placed_compute(const tt_tensor *t, const tt_placement *placement, tt_digest *out);
+void tt_placed_add(tt_digest *into, const tt_digest *more);
+
 /* Records a mesh, once; *id is what placements refer to it by. */
 tt_status tt_recorder_mesh(tt_recorder *rec, const tt_mesh *mesh, uint64_t *id);
 /* Records where the tensors of a site belong; call it when that changes. */
@@ -599,7 +608,7 @@ typedef struct tt_point {
     uint32_t products; /* of tt_product */
     double scalar;     /* NaN if not there */
     tt_stats stats;    /* { 0 } if not there */
-    tt_digest digest;
+    tt_digest digest, placed;
     int64_t value_at; /* for tt_run_value_find; 0: no value */
     int32_t ndim;     /* -1: shape not known */
     int64_t shape[TT_MAX_DIM];

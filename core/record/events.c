@@ -222,7 +222,8 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
     size_t hist = e->hist != NULL ? tt_hist_pack_bound(e->hist) : 0;
     size_t sample = e->sample != NULL ? tt_sample_pack_bound(e->sample, t->dtype) : 0;
     size_t tail = (e->stats != NULL ? sizeof *e->stats : 0) + (t != NULL ? (size_t)t->ndim * 8 : 0) +
-                  (digest != NULL ? sizeof *digest : 0) + hist + sample;
+                  (digest != NULL ? sizeof *digest : 0) + (e->placed != NULL ? sizeof *e->placed : 0) +
+                  hist + sample;
     uint32_t slots = 1 + slots_for(tail);
     if (slots > rec->queue.slots / 4) { /* a sample of megabytes is none */
         slots = 1 + slots_for(tail - sample);
@@ -248,6 +249,7 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         .scalar = e->scalar != NULL ? *e->scalar : 0,
         .products = (e->scalar != NULL ? TT_PRODUCT_SCALAR : 0) |
                     (e->stats != NULL ? TT_PRODUCT_STATS : 0) | (digest != NULL ? TT_PRODUCT_DIGEST : 0) |
+                    (e->placed != NULL ? TT_PRODUCT_PLACED : 0) |
                     (e->hist != NULL ? TT_PRODUCT_HIST : 0) | (sample > 0 ? TT_PRODUCT_SAMPLE : 0) |
                     (row >= 0 ? TT_PRODUCT_VALUE : 0),
     };
@@ -255,6 +257,7 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
     put(&to, e->stats, e->stats != NULL ? sizeof *e->stats : 0);
     put(&to, t != NULL ? t->shape : NULL, t != NULL ? (size_t)t->ndim * sizeof *t->shape : 0);
     put(&to, digest, digest != NULL ? sizeof *digest : 0);
+    put(&to, e->placed, e->placed != NULL ? sizeof *e->placed : 0);
     if (hist > 0)
         record->text_len = (uint32_t)tt_hist_pack(e->hist, to);
     if (sample > 0)

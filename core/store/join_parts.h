@@ -2,7 +2,8 @@
  *
  * join_parts.c chooses the files of a site that have to be read and reads them; join_point.c puts together what the
  * ranks hold of one step and call; join_series.c does that for whole series at once, where all ranks recorded alike;
- * join_norm.c has the norm of all gradients; join_row.c makes the row of a site.
+ * join_addends.c adds
+ * up addends; join_norm.c has the norm of all gradients; join_row.c makes the row of a site.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_JOIN_PARTS_H
 #define TT_STORE_JOIN_PARTS_H
@@ -105,6 +106,10 @@ size_t tt_join_room(const tt_gathering *g);
 /* Joins what ranks hold of one step and call.  parts: room for so many classes. */
 tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, const tt_holding **parts,
                          size_t room, tt_whole *out);
+
+/* The same for addends, if their elements were kept. */
+tt_outcome tt_join_addends(const tt_gathering *g, tt_holding *all, size_t count, const tt_holding **parts,
+                           size_t room, tt_whole *out);
 
 /* ---- the norm of all gradients ------------------------------------------------------ */
 

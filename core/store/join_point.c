@@ -244,6 +244,8 @@ static void combine(const tt_gathering *g, const tt_holding *const *parts, int64
             tt_join_merge(&out->point.stats, &parts[k]->point.stats);
     }
     for (int64_t k = 0; k < count; k++) {
+        if (k > 0)
+            tt_placed_add(&out->point.placed, &parts[k]->point.placed);
         sum += parts[k]->point.scalar;
         out->point.products &= parts[k]->point.products;
         has_hist = has_hist && add_hist(g, parts[k], out->hist);
@@ -274,7 +276,7 @@ tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, c
     for (size_t i = 0; i < count; i++) {
         is_placed |= all[i].placement != NULL;
         if (tt_holding_is_addend(&all[i]))
-            return TT_ADDENDS;
+            return tt_join_addends(g, all, count, parts, room, out);
     }
     if (!is_placed) { /* a number that the program logged, or a run of an older version */
         bool is_share = tt_join_is_ratio(tt_run_site_name(g->run, g->site));

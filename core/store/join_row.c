@@ -12,9 +12,9 @@ static tt_status put_point(tt_row_maker *made, const tt_whole *w)
     const tt_point *p = &w->point;
     uint32_t products =
         p->products & (uint32_t)(TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST |
-                                 (w->hist != NULL ? TT_PRODUCT_HIST : 0));
+                                 TT_PRODUCT_PLACED | (w->hist != NULL ? TT_PRODUCT_HIST : 0));
     size_t bytes = sizeof(tt_record) + sizeof p->stats + sizeof p->shape + sizeof p->digest +
-                   (w->hist != NULL ? tt_hist_pack_bound(w->hist) : 0);
+                   sizeof p->placed + (w->hist != NULL ? tt_hist_pack_bound(w->hist) : 0);
     tt_status st = tt_grow(&made->record, &made->cap, bytes, 1);
     if (st == TT_OK)
         st = tt_points_reserve(&made->points, made->points.n + 1, products);
@@ -39,6 +39,10 @@ static tt_status put_point(tt_row_maker *made, const tt_whole *w)
     if (products & TT_PRODUCT_DIGEST) {
         memcpy(to, &p->digest, sizeof p->digest);
         to += sizeof p->digest;
+    }
+    if (products & TT_PRODUCT_PLACED) {
+        memcpy(to, &p->placed, sizeof p->placed);
+        to += sizeof p->placed;
     }
     if (products & TT_PRODUCT_HIST)
         head.text_len = (uint32_t)tt_hist_pack(w->hist, to);

@@ -60,7 +60,9 @@ static bool order_parts(series *s)
 /* Are the points of the first part statistics, and nothing that is joined point by point? */
 static bool is_plain(const tt_points *p)
 {
-    bool has_stats = p->n > 0 && (p->products & (uint32_t)(TT_PRODUCT_HIST | TT_PRODUCT_SCALAR)) == 0;
+    bool has_stats =
+        p->n > 0 &&
+        (p->products & (uint32_t)(TT_PRODUCT_HIST | TT_PRODUCT_SCALAR | TT_PRODUCT_PLACED)) == 0;
     for (uint32_t i = 0; has_stats && i < p->n; i++)
         has_stats = (p->cells[TT_COLUMN_PRODUCTS][i] & TT_PRODUCT_STATS) != 0;
     return has_stats;
@@ -149,7 +151,7 @@ static bool add_chunk(series *s, int64_t number, uint32_t at, const tt_chunk *ch
         memcmp(cells[CALL], s->first.cells[TT_COLUMN_CALL] + at, n * sizeof **cells) != 0 ||
         memcmp(cells[PHASE], s->first.cells[TT_COLUMN_PHASE] + at, n * sizeof **cells) != 0)
         return false;
-    const uint64_t other = TT_PRODUCT_HIST | TT_PRODUCT_SCALAR;
+    const uint64_t other = TT_PRODUCT_HIST | TT_PRODUCT_SCALAR | TT_PRODUCT_PLACED;
     for (uint32_t k = 0; k < n; k++)
         if ((cells[PRODUCTS][k] & (TT_PRODUCT_STATS | other)) != TT_PRODUCT_STATS ||
             !add_point(s, number == 0, at + k, cells, k))

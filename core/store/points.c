@@ -119,6 +119,13 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
         put_bits(points, TT_COLUMN_DIGEST_LO, digest.low);
         put_bits(points, TT_COLUMN_DIGEST_HI, digest.high);
     }
+    if (products & TT_PRODUCT_PLACED) {
+        tt_digest placed;
+        memcpy(&placed, tail, sizeof placed);
+        tail += sizeof placed;
+        put_bits(points, TT_COLUMN_PLACED_LO, placed.low);
+        put_bits(points, TT_COLUMN_PLACED_HI, placed.high);
+    }
     tt_status st = put_bytes(points, TT_COLUMN_SHAPE, shape, shape_len);
     if (st == TT_OK && products & TT_PRODUCT_HIST)
         st = put_bytes(points, TT_COLUMN_HIST, tail, record->text_len);
@@ -199,6 +206,9 @@ void tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
     if (products & TT_PRODUCT_DIGEST)
         out->digest =
             (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][i], points->cells[TT_COLUMN_DIGEST_HI][i] };
+    if (products & TT_PRODUCT_PLACED)
+        out->placed =
+            (tt_digest){ points->cells[TT_COLUMN_PLACED_LO][i], points->cells[TT_COLUMN_PLACED_HI][i] };
     if (products & TT_PRODUCT_VALUE)
         out->value_at = (int64_t)points->cells[TT_COLUMN_VALUE_AT][i];
     get_shape(points, i, out);

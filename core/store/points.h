@@ -45,7 +45,10 @@
     X(DIGEST_HI, INT, DIGEST) \
     X(HIST, BYTES, HIST)      \
     X(SAMPLE, BYTES, SAMPLE)  \
-    X(VALUE_AT, INT, VALUE)
+    X(VALUE_AT, INT, VALUE)   \
+    X(TOKENS, BYTES, TOKENS)  \
+    X(PLACED_LO, INT, PLACED) \
+    X(PLACED_HI, INT, PLACED)
 
 /* The columns of statistics: name, field of tt_stats, type, how a cell is read.  Readers of whole series
  * need those of the first two maps, and for var, std, l2 and rms the first. */

@@ -44,6 +44,8 @@ typedef bool tt_stats_i64_fn(bool is_unsigned, const int64_t *x, size_t n, bool 
 
 typedef void tt_digest_bytes_fn(const void *bytes, size_t len, tt_digest *out);
 typedef void tt_digest_add_fn(void *state, const void *bytes, size_t len); /* of an XXH3_state_t */
+/* Adds n words of `size` bytes (1, 2, 4, 8), the first of which is word number `first` of the whole tensor. */
+typedef void tt_placed_add_fn(const void *words, size_t size, size_t n, uint64_t first, tt_digest *out);
 
 /* compare: each call adds n pairs to what the calls before have found. */
 struct tt_compare_state;
@@ -76,6 +78,7 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(stats_i64, tt_stats_i64_fn)                 \
     X(digest_bytes, tt_digest_bytes_fn)           \
     X(digest_add, tt_digest_add_fn)               \
+    X(placed_add, tt_placed_add_fn)               \
     X(compare_f32, tt_compare_f32_fn)             \
     X(compare_f64, tt_compare_f64_fn)             \
     X(compare_narrow, tt_compare_narrow_fn)       \

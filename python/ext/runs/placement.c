@@ -99,6 +99,26 @@ static int read_boxes(PyObject *tuple, tt_box *boxes, tt_placement *out)
     return 0;
 }
 
+/* Remembers where the tensors of a site belong, for those who record them. */
+static void keep_place(runs_recorder *self, int32_t site, const tt_placement *p)
+{
+    runs_recorder_site *row = site >= 0 ? runs_recorder_site_at(self, site) : NULL;
+    if (row == NULL || p->mesh_ndim > TT_MESH_DIMS || p->box_count > TT_PLACEMENT_BOXES)
+        return;
+    size_t boxes = (size_t)p->box_count * sizeof *p->boxes;
+    tt_placement *kept = PyMem_Malloc(sizeof *kept + boxes);
+    row->is_addend = false;
+    for (int32_t d = 0; d < p->mesh_ndim; d++)
+        row->is_addend |= p->on[d].spread == TT_SPREAD_PARTIAL;
+    if (kept != NULL) {
+        *kept = *p;
+        kept->boxes = (const tt_box *)(const void *)(kept + 1);
+        memcpy(kept + 1, p->boxes, boxes);
+    }
+    PyMem_Free(row->place);
+    row->place = kept;
+}
+
 /* place(site number, step, mesh, source, spreads, shape or None, boxes) */
 PyObject *runs_recorder_place(PyObject *self, PyObject *args)
 {
@@ -119,6 +139,7 @@ PyObject *runs_recorder_place(PyObject *self, PyObject *args)
     if (PyErr_Occurred() || read_spreads(spreads, &placement) < 0 ||
         read_boxes(boxes, room, &placement) < 0)
         return NULL;
+    keep_place(recorder, site, &placement);
     tt_status st = tt_recorder_place(recorder->rec, site, &placement);
     return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
@@ -153,8 +174,11 @@ int runs_recorder_find_place(runs_recorder *self, tensor_looks *looks, PyObject 
 
 void runs_recorder_forget_places(runs_recorder *self)
 {
-    for (size_t i = 0; i < self->site_cap; i++)
+    for (size_t i = 0; i < self->site_cap; i++) {
         Py_CLEAR(self->site[i].spec);
+        PyMem_Free(self->site[i].place);
+        self->site[i].place = NULL;
+    }
 }
 
 static PyObject *describe_mesh(const tt_mesh *mesh)

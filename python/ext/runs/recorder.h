@@ -21,6 +21,8 @@ typedef struct runs_recorder_site {
     PyObject *spec;  /* owned or NULL; compared, so that its address is not used again: what said where
                         its tensors belong; None: a plain tensor */
     bool asks_graph; /* its plain tensors were made of DTensors; torch's graph has their specs */
+    bool is_addend;  /* its tensors are addends: those of all ranks make up the whole one */
+    tt_placement *place; /* owned or NULL; where they belong, with its boxes behind it */
 } runs_recorder_site;
 
 /* Does each forward of a model in training count as a step?  Yes, if it has no optimizer. */

@@ -130,8 +130,23 @@ static bool take_gil(void *context)
     return is_still_there(work);
 }
 
+/* Computes the digest of a parameter, or of a part of one, that survives resharding; false: it is not known which
+ * part it is. */
+static bool find_placed(runs_recorder *self, const tt_tensor *t, int32_t site, tt_digest *out)
+{
+    const char *name = tt_recorder_site_name(self->rec, site);
+    if (name == NULL || strncmp(name, "parameter/", strlen("parameter/")) != 0)
+        return false;
+    const runs_recorder_site *row =
+        runs_recorder_has_placer(self) ? runs_recorder_site_at(self, site) : NULL;
+    return runs_recorder_has_placer(self)
+               ? row != NULL && row->place != NULL && tt_placed_compute(t, row->place, out)
+               : tt_placed_compute(t, NULL, out);
+}
+
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event)
 {
+    tt_digest placed;
     const tt_tensor *t = &look->view.tensor;
     copying work = { .torch = &self->state->torch, .look = look };
     tensor_products made;
@@ -141,6 +156,8 @@ tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t pro
         event->stats = tensor_look_stats(look);
     tensor_products_compute(t, missing, &made);
     tensor_products_put(&made, missing, event);
+    if (products & TT_PRODUCT_PLACED && find_placed(self, t, event->site, &placed))
+        event->placed = &placed;
     if (products & TT_PRODUCT_VALUE) {
         event->has_value = true;
         event->leave = release_gil;

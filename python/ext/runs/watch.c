@@ -72,6 +72,7 @@ static void watch_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     calls_consumer_clear(&watch->consumer);
     calls_parameters_free(&watch->parameters);
+    PyMem_Free(watch->addends);
     runs_watch_forget_awaited(watch);
     Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->backward_code);

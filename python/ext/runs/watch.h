@@ -38,6 +38,8 @@ typedef struct runs_watch_parameter {
     tt_stats noted;  /* of the gradient when it arrived, if has_stats; only with runs_watch.notes */
     bool has_stats;
     bool is_awaited; /* its gradient was accumulated, and arrives when backward has ended */
+    bool has_addend; /* as it arrived it is in runs_watch.addends, from addend_at on */
+    size_t addend_at, addend_cap;
     /* For the rules of health.  Sites: number plus 1; 0: not asked for yet; -1: not wanted. */
     int32_t update_site, silent_site;
     int64_t sampled_step;                  /* the step that may compare with the sample */
@@ -76,6 +78,7 @@ typedef struct runs_watch_tag {
     bool is_skipped;
     bool is_for_norm; /* stats are needed whether the site is wanted or not */
     bool is_placed;   /* where it belongs is recorded already */
+    uint32_t more;    /* of TT_PRODUCT_: recorded beside what the plan says, if it says anything */
     bool is_late;     /* it was seen before, at: */
     int64_t step, time;
 } runs_watch_tag;
@@ -106,16 +109,18 @@ typedef struct runs_watch {
     PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
     PyObject *gradients_key;     /* owned; "grad_tensors", that of its second */
     calls_parameters parameters; /* of runs_watch_parameter */
-    Py_ssize_t bad_count;        /* of gradients that are RUNS_GRADIENT_BAD */
-    bool notes;                  /* look at gradients when they are accumulated */
-    bool has_fresh;              /* some gradient is RUNS_GRADIENT_FRESH or BAD */
-    bool is_checked;             /* nothing has been accumulated since runs_watch_was_skipped() said no */
-    bool has_run;                /* in training; whoever counts steps sets it back */
-    bool is_reduced;   /* gradients are averaged over ranks, in place, after they were accumulated */
-    bool is_scaled;    /* the step is GradScaler's: gradients were larger when accumulated */
-    bool is_changed;   /* some gradient was changed in place between backward and the step ... */
-    bool is_clipped;   /* ... and was recorded as it was then, not as backward had left it */
-    bool is_pipelined; /* the model is a stage of a pipeline: other ranks have other layers */
+    char *addends;               /* owned; elements of gradients that are addends, as they arrived */
+    size_t addends_len, addends_cap;
+    Py_ssize_t bad_count; /* of gradients that are RUNS_GRADIENT_BAD */
+    bool notes;           /* look at gradients when they are accumulated */
+    bool has_fresh;       /* some gradient is RUNS_GRADIENT_FRESH or BAD */
+    bool is_checked;      /* nothing has been accumulated since runs_watch_was_skipped() said no */
+    bool has_run;         /* in training; whoever counts steps sets it back */
+    bool is_reduced;      /* gradients are averaged over ranks, in place, after they were accumulated */
+    bool is_scaled;       /* the step is GradScaler's: gradients were larger when accumulated */
+    bool is_changed;      /* some gradient was changed in place between backward and the step ... */
+    bool is_clipped;      /* ... and was recorded as it was then, not as backward had left it */
+    bool is_pipelined;    /* the model is a stage of a pipeline: other ranks have other layers */
     bool is_divided;   /* ... whose schedule divides each gradient, in place, after the last backward */
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */

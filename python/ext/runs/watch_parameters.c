@@ -7,6 +7,7 @@
  * when its gradient has been accumulated: it notes those that are not finite, because GradScaler may
  * skip the step, and then nobody else will ever see them.  It changes nothing.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "base/hash.h"
 #include "runs/watch.h"
 #include "tensortap_tools.h"
@@ -96,6 +97,60 @@ static void set_gradient(runs_watch *self, runs_watch_parameter *parameter, runs
     parameter->gradient = state;
 }
 
+/* Records where a gradient belongs; what is recorded of it is the local part, which does not know. */
+static void place_gradient(runs_watch *self, PyObject *parameter, const held_gradient *gradient,
+                           int32_t site)
+{
+    if (!gradient->is_local || !runs_recorder_has_placer(self->recorder) ||
+        runs_watch_products(self, site) == 0)
+        return;
+    PyObject *whole = tensor_torch_grad(&self->state->torch, parameter); /* owned */
+    if (whole != NULL)
+        runs_watch_find_place(self, NULL, whole, site);
+    Py_XDECREF(whole);
+}
+
+/* Is it an addend that is kept as a whole?  Its sum over ranks is made when the run is read, and is that of its
+ * elements: statistics of addends say nothing about it.  Such gradients (of norms and biases under sequence
+ * parallelism) are short; longer ones are not kept. */
+static bool is_kept_addend(runs_watch *self, const held_gradient *gradient, int32_t site)
+{
+    enum { MOST_ELEMENTS = 1 << 16 };
+    const runs_recorder_site *row =
+        gradient->is_local && runs_watch_products(self, site) & TT_PRODUCT_STATS
+            ? runs_recorder_site_at(self->recorder, site)
+            : NULL;
+    tensor_view view;
+    if (row == NULL || !row->is_addend || self->state->is_device_forced ||
+        tensor_view_open(&self->state->torch, gradient->tensor, &view) != VIEW_OK)
+        return false;
+    bool is_kept = view.tensor.count <= MOST_ELEMENTS && tt_tensor_is_contiguous(&view.tensor);
+    tensor_view_close(&view);
+    return is_kept;
+}
+
+/* Keeps the elements of an addend as it arrived: clipping may change them before the step. */
+static void keep_addend(runs_watch *self, runs_watch_parameter *parameter, const held_gradient *gradient)
+{
+    tensor_view view;
+    parameter->has_addend = false;
+    if (!is_kept_addend(self, gradient, parameter->gradient_site) ||
+        tensor_view_open(&self->state->torch, gradient->tensor, &view) != VIEW_OK)
+        return;
+    size_t bytes = (size_t)view.tensor.count * tt_dtype_size(view.tensor.dtype);
+    bool has_room = bytes <= parameter->addend_cap;
+    if (!has_room && base_array_grow(&self->addends, &self->addends_cap, self->addends_len + bytes, 1)) {
+        parameter->addend_at = self->addends_len;
+        parameter->addend_cap = bytes;
+        self->addends_len += bytes;
+        has_room = true;
+    }
+    if (has_room && bytes > 0)
+        memcpy(self->addends + parameter->addend_at, view.tensor.data, bytes);
+    parameter->has_addend = has_room;
+    tensor_view_close(&view);
+}
+
 static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
 {
     held_gradient gradient = gradient_of(self, tensor); /* owned */
@@ -111,6 +166,10 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
     if (self->norm_site < 0)
         (void)tt_recorder_site(self->recorder->rec, "gradient_norm", &self->norm_site, NULL);
     bool is_recorded = runs_watch_products(self, gradient_site(self, parameter)) != 0;
+    if (is_recorded && self->notes) {
+        place_gradient(self, tensor, &gradient, parameter->gradient_site);
+        keep_addend(self, parameter, &gradient);
+    }
     bool is_wanted = is_recorded || runs_watch_products(self, self->norm_site) != 0;
     parameter->has_stats = is_wanted && self->notes && peek(self, gradient.tensor, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
@@ -313,6 +372,7 @@ static int read_parameter(void *Py_UNUSED(context), void *parameter, PyObject *i
 
 PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list)
 {
+    ((runs_watch *)self)->addends_len = 0;
     int result = calls_parameters_set(&((runs_watch *)self)->parameters, list,
                                       sizeof(runs_watch_parameter), read_parameter, NULL);
     return result < 0 ? NULL : Py_NewRef(Py_None);
@@ -352,6 +412,27 @@ static void norm_add(norm *total, const tt_stats *stats)
     total->infinite += stats->posinf + stats->neginf;
 }
 
+/* Records an addend as it arrived.  like: as it is now. */
+static void record_addend(runs_watch *self, const runs_watch_parameter *parameter, const tt_tensor *like,
+                          const runs_watch_tag *tag)
+{
+    runs_recorder *recorder = self->recorder;
+    tt_tensor then = *like;
+    size_t bytes = (size_t)like->count * tt_dtype_size(like->dtype);
+    runs_recorder_make_room(recorder, bytes);
+    if (recorder->rec == NULL) /* other threads ran */
+        return;
+    then.data = self->addends + parameter->addend_at;
+    tt_event event = { .step = recorder->step,
+                       .time = runs_recorder_time(recorder, 0),
+                       .site = tag->site,
+                       .phase = tag->phase,
+                       .stats = &parameter->noted,
+                       .tensor = &then,
+                       .has_value = parameter->has_addend && bytes <= parameter->addend_cap };
+    (void)runs_recorder_emit(recorder, &event); /* counts what it drops */
+}
+
 /* Records a gradient as backward left it: it was changed since.  1: done; 0: it is not known; -1: with
  * the exception of on_nonfinite. */
 static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
@@ -367,9 +448,11 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, ten
         return 0;
     if (runs_watch_is_finite(&parameter->noted) && !runs_watch_is_finite(tensor_look_stats(look)))
         return 0; /* the change made it so: that is the news */
-    if (products != 0)
+    if (products != 0 && tag->more == 0)
         runs_watch_record_stats(self, &parameter->noted, NULL, look->view.tensor.shape,
                                 look->view.tensor.ndim, tag, -1, runs_recorder_time(recorder, 0));
+    else if (products != 0)
+        record_addend(self, parameter, &look->view.tensor, tag);
     tensor_looks_clear(looks); /* that may have waited, and the next may run Python code */
     return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
 }
@@ -404,20 +487,6 @@ static bool was_changed(const runs_watch *self, const runs_watch_parameter *para
     return is_other;
 }
 
-/* Records where a gradient belongs; what is recorded of it is the local part, which does not know. */
-static void place_gradient(runs_watch *self, PyObject *parameter, const held_gradient *gradient,
-                           runs_watch_tag *tag)
-{
-    if (!gradient->is_local || !runs_recorder_has_placer(self->recorder) ||
-        runs_watch_products(self, tag->site) == 0)
-        return;
-    PyObject *whole = tensor_torch_grad(&self->state->torch, parameter); /* owned */
-    if (whole != NULL)
-        runs_watch_find_place(self, NULL, whole, tag->site);
-    tag->is_placed = true;
-    Py_XDECREF(whole);
-}
-
 static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
 {
     norm *total = context;
@@ -444,7 +513,9 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (result >= 0 && gradient.tensor != NULL) {
         tag.site = gradient_site(self, parameter);
         tag.is_for_norm = total->is_wanted;
-        place_gradient(self, tensor, &gradient, &tag);
+        place_gradient(self, tensor, &gradient, tag.site);
+        tag.is_placed = gradient.is_local;
+        tag.more = is_kept_addend(self, &gradient, tag.site) ? TT_PRODUCT_VALUE : 0;
         if (is_changed &&
             (result = record_arrived(self, parameter, &looks, gradient.tensor, &tag)) != 0) {
             stats = parameter->noted;

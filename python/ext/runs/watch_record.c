@@ -209,6 +209,7 @@ int runs_watch_record(runs_watch *self, const calls_observation *seen, const run
         tensor_looks_clear(seen->looks); /* waking runs Python code */
     runs_recorder_wake(recorder);
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, step_of(self, tag));
+    products |= products != 0 ? tag->more : 0;
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
     if (products != 0 && !tag->is_placed && runs_recorder_has_placer(recorder))

@@ -6,7 +6,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from itertools import product
@@ -183,40 +182,6 @@ def hook_layouts(module: Any, is_input: bool) -> tuple[Any, tuple[Any, ...]] | N
         if mesh is not None and name == expected and arguments and _are_layouts(arguments[0], mesh):
             return mesh, arguments[0]
     return None
-
-
-#: Backward functions of operators that change each element alone, and of marks on tensors: FSDP's
-#: on inputs, and that of full backward hooks.
-ELEMENTWISE = re.compile(
-    "(Add|Sub|Mul|Div|Neg|Pow|Exp|Clone|ToCopy|Relu|Gelu|Silu|Tanh|Sigmoid|Elu|LeakyRelu|Hardtanh"
-    "|Softplus|NativeDropout|RegisterPostBackwardFunction|BackwardHookFunction)Backward[0-9]?"
-)
-MOST_NODES = 256  # of the graph that are asked: a residual stream is as long as the model is deep
-
-
-def spec_before(tensor: Any) -> Any:
-    """Return the spec of the local parts that element-wise operators made a plain tensor of.
-
-    None: there is no graph, or the parts do not have one layout, or that of some is not known.
-    """
-    node, shape = tensor.grad_fn, tuple(tensor.shape)
-    found: Any = None
-    waiting, seen = [node], {node}
-    while waiting:
-        node = waiting.pop()
-        made: Any = node._input_metadata if node is not None else ()
-        if len(made) != 1 or tuple(made[0].shape) != shape or len(seen) > MOST_NODES:
-            return None
-        spec = getattr(node, "dtensor_spec", None)
-        if spec is None and ELEMENTWISE.fullmatch(node.name()):
-            more = {one for one, _ in node.next_functions if one is not None} - seen
-            waiting += more
-            seen |= more
-        elif spec is None or (found is not None and found.placements != spec.placements):
-            return None
-        else:
-            found = spec
-    return found
 
 
 def _are_layouts(layouts: Any, mesh: Any) -> bool:

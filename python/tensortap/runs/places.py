@@ -27,6 +27,7 @@ from tensortap.models.placement import (
     spread_of,
 )
 from tensortap.private.dispatch import without_modes
+from tensortap.private.graphs import splits_of
 from tensortap.private.meshes import (
     MESHES,
     Axis,
@@ -36,7 +37,6 @@ from tensortap.private.meshes import (
     data_axes,
     grid_of,
     hook_layouts,
-    spec_before,
     spec_of,
 )
 from tensortap.private.shards import is_sharded
@@ -199,7 +199,12 @@ class Places:
         own = axes_of(spec.mesh)
         if own is None:  # this rank has nothing of it
             return None
-        part = part_of(tensor, spec)
+        return self._beside_data(own, part_of(tensor, spec), model, is_parameter)
+
+    def _beside_data(
+        self, own: tuple[Axis, ...], part: Part, model: Model | None, is_parameter: bool
+    ) -> tuple[Grid, Part] | None:
+        """Place a part on a grid that has its own axes and those of the model's data."""
         said = dict(zip(own, part.spreads, strict=True))
         if model is not None:
             is_ddp = model.wrapper == "ddp"
@@ -266,16 +271,23 @@ class Places:
     def _of_what_made(
         self, kind: str, path: str, tensor: Any, model: Model
     ) -> tuple[Grid, Part] | None:
-        """Place what element-wise operators made of shards: it is a shard too, as its gradient is.
+        """Place what was made of shards, each by itself: it is a shard too, as its gradient is.
 
-        What they make of replicas is one only if they did the same on all ranks.
+        What is made of replicas is one only if that was done alike on all ranks.
         """
-        found: tuple[Grid, Part] | None = None
-        if kind != "activation_gradient":
-            spec = spec_before(tensor)
-            found = self._by_spec(tensor, spec, model, False) if spec is not None else None
-        elif path in self._outputs and self._outputs[path][0] == tuple(tensor.shape):
-            found = self._outputs[path][1:]
+        if kind == "activation_gradient":
+            is_known = path in self._outputs and self._outputs[path][0] == tuple(tensor.shape)
+            found = self._outputs[path][1:] if is_known else None
+        else:
+            split = splits_of(tensor)
+            own = axes_of(split[0]) if split is not None else None
+            if split is None or own is None:
+                return None
+            spreads = tuple(
+                Spread(Kind.SHARD, min(dims)) if dims else REPLICA for dims in split[1]
+            )
+            part = Part(spreads, None, (), Source.HOOK)
+            found = self._beside_data(own, part, model, False)
         kinds = {one.kind for one in found[1].spreads} if found is not None else set()
         if found is None or Kind.SHARD not in kinds or kinds & {Kind.PARTIAL, Kind.UNKNOWN}:
             return None
