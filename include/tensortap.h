@@ -507,7 +507,6 @@ typedef struct tt_placement {
  * to the same however it is cut.  placement: what this rank has of it; NULL: all.  False: it does not say that, or
  * speaks of another tensor.  Neither shape nor type is part of the digest. */
 bool tt_placed_compute(const tt_tensor *t, const tt_placement *placement, tt_digest *out);
-void tt_placed_add(tt_digest *into, const tt_digest *more);
 
 /* Records a mesh, once; *id is what placements refer to it by. */
 tt_status tt_recorder_mesh(tt_recorder *rec, const tt_mesh *mesh, uint64_t *id);

@@ -628,8 +628,10 @@ typedef struct tt_diff_site {
     int64_t only_a, only_b; /* points without a partner of the same step and call */
     tt_diff_point first;    /* the first above the floor, else the first that differs */
     tt_diff_point worst;    /* the one with the largest deviation */
-    bool is_rounding; /* a gradient that is zero but for rounding, of which the optimizer made steps */
-    int64_t unlike;   /* points of another number of elements: they deviate in TT_FIELD_COUNT alone */
+    bool is_rounding;   /* a gradient that is zero but for rounding, of which the optimizer made steps */
+    int64_t unlike;     /* points of another number of elements: they deviate in TT_FIELD_COUNT alone */
+    int64_t bits;       /* points that were compared bit by bit, by digests that survive resharding */
+    int64_t other_bits; /* the first step of these in which they differ; -1: none does */
     char shapes[2][TT_DIFF_SHAPE]; /* "[16, 8]", of the first pair whose shapes differ; "": none */
     int32_t dtypes[2];             /* of the first pair whose types differ; -1: none */
 } tt_diff_site;

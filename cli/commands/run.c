@@ -67,9 +67,9 @@ static const tt_option options[] = {
       .takes = "a number of steps from 1 on" },
     { .name = "only", "GLOB", "Record sites that match (*)" },
     { .name = "exclude", "GLOB", "Leave out sites that match" },
-    { "keep", "WHAT", "What to keep: stats, hist, digest, sample, value; several: stats,value (stats)",
+    { "keep", "WHAT", "What to keep: stats, hist, digest, sample, value, placed; several: stats,value (stats)",
       .read = read_products,
-      .takes = "'stats', 'hist', 'digest', 'sample', 'value' or several ('stats,value')" },
+      .takes = "'stats', 'hist', 'digest', 'sample', 'value', 'placed' or several ('stats,value')" },
     { "budget", "SHARE",
       "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
       "recorded less often",

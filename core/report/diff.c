@@ -480,6 +480,9 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
                             .place = s->a.points > 0 ? tt_order_place(a, site_a) : INT32_MAX };
     tt_noise_role(a, site_a, s->weight.points > 0, pair);
     st = compare_site(s, options, pair);
+    if (st == TT_OK)
+        st = tt_bits_compare(&(tt_side){ a, &s->a.map, file_a, site_a },
+                             &(tt_side){ b, &s->b.map, file_b, site_b }, options, &pair->site);
     if (st == TT_OK && pair->site.points > 0)
         st = tt_noise_expect(a, file_a, site_a, b, file_b, site_b, pair);
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
@@ -502,7 +505,10 @@ static tt_status sum_up(const pair_list *all, int64_t first, tt_diff *diff)
     diff->count = all->count;
     diff->first = first;
     for (size_t i = 0; i < all->count; i++) {
-        diff->sites[i] = all->pairs[i].site;
+        tt_diff_site *site = &diff->sites[i];
+        *site = all->pairs[i].site;
+        if (site->other_bits >= 0 && site->verdict == TT_DIFF_SAME)
+            site->verdict = TT_DIFF_NOISE; /* statistics do not show it */
         if (diff->sites[i].verdict > diff->verdict)
             diff->verdict = diff->sites[i].verdict;
     }

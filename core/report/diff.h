@@ -72,6 +72,17 @@ bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, ch
 /* diff.c: the site of b that this name of a means; -1: none. */
 int32_t tt_diff_partner(const tt_run *b, const char *name, const tt_rename *rename);
 
+/* ---- bits.c ---- */
+/* A site of one run. */
+typedef struct tt_side {
+    tt_run *run;
+    const tt_step_map *map;
+    int32_t file, site;
+} tt_side;
+/* Counts the points of a parameter whose bits can be compared, and finds the first that differs. */
+tt_status tt_bits_compare(const tt_side *a, const tt_side *b, const tt_diff_options *options,
+                          tt_diff_site *site);
+
 /* ---- noise.c ---- */
 /* Finds the weight on whose scale a bias is judged, and by how much to multiply its root mean square.
  * *weight is -1 if this site is no bias, or has no weight beside it. */

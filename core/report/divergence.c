@@ -69,6 +69,28 @@ static void add_first(tt_run *a, tt_run *b, const tt_diff_options *options, tt_d
     tt_answers_put(all, &found);
 }
 
+/* "12 parameters are equal in every bit, 3 are not from step 4 on"; NULL: there were no digests for that. */
+static const char *compare_bits(tt_answers *all, const tt_diff *diff)
+{
+    int64_t equal = 0, other = 0;
+    const tt_diff_site *first = NULL;
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        equal += s->bits > 0 && s->other_bits < 0;
+        other += s->bits > 0 && s->other_bits >= 0;
+        if (s->bits > 0 && s->other_bits >= 0 && (first == NULL || s->other_bits < first->other_bits))
+            first = s;
+    }
+    if (equal + other == 0)
+        return NULL;
+    const char *those = tt_answers_text(all, "%" PRId64 " parameter%s %s equal in every bit", equal,
+                                        equal == 1 ? "" : "s", equal == 1 ? "is" : "are");
+    return first == NULL
+               ? those
+               : tt_answers_text(all, "%s, %" PRId64 " %s not, from step %" PRId64 " on (%s)", those,
+                                 other, other == 1 ? "is" : "are", first->other_bits, first->name);
+}
+
 tt_status tt_diff_conclude(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff *diff)
 {
     int64_t points = 0, alone = 0;
@@ -88,6 +110,7 @@ tt_status tt_diff_conclude(tt_run *a, tt_run *b, const tt_diff_options *options,
     else
         tt_answers_put(&diff->answers,
                        &TT_ANSWER(DIVERGENCE, FINE, .rule = tt_verdict_text(diff->verdict),
+                                  .detail = compare_bits(&diff->answers, diff),
                                   .sentence = diff->verdict == TT_DIFF_SAME && alone > 0
                                                   ? "identical in the sites that both have"
                                               : diff->verdict == TT_DIFF_SAME ? "identical"

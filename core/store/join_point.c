@@ -7,6 +7,7 @@
 #include "store/join_parts.h"
 
 #include "store/pack.h"
+#include "summary/placed.h"
 #include "summary/stats.h"
 
 #include <math.h>
@@ -88,6 +89,8 @@ int64_t tt_holding_count_whole(const tt_holding *h)
 static bool is_equal(const tt_point *a, const tt_point *b)
 {
     uint32_t both = a->products & b->products;
+    if (both & TT_PRODUCT_PLACED && (a->placed.low != b->placed.low || a->placed.high != b->placed.high))
+        return false;
     if (both & TT_PRODUCT_DIGEST)
         return a->digest.low == b->digest.low && a->digest.high == b->digest.high;
     if (both & TT_PRODUCT_SCALAR && !(both & TT_PRODUCT_STATS))

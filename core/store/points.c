@@ -232,12 +232,13 @@ int64_t tt_points_nonfinite(const tt_points *points)
 
 uint64_t tt_points_chain(const tt_points *points, uint64_t chain)
 {
-    static const tt_column columns[] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP,      TT_COLUMN_CALL,
-                                         TT_COLUMN_PHASE,    TT_COLUMN_SCALAR,    TT_COLUMN_COUNT,
-                                         TT_COLUMN_SUM,      TT_COLUMN_SUMSQ,     TT_COLUMN_MIN,
-                                         TT_COLUMN_MAX,      TT_COLUMN_NAN,       TT_COLUMN_POSINF,
-                                         TT_COLUMN_NEGINF,   TT_COLUMN_DIGEST_LO, TT_COLUMN_DIGEST_HI };
-    const uint64_t said = TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST;
+    static const tt_column columns[] = { TT_COLUMN_PRODUCTS,  TT_COLUMN_STEP,      TT_COLUMN_CALL,
+                                         TT_COLUMN_PHASE,     TT_COLUMN_SCALAR,    TT_COLUMN_COUNT,
+                                         TT_COLUMN_SUM,       TT_COLUMN_SUMSQ,     TT_COLUMN_MIN,
+                                         TT_COLUMN_MAX,       TT_COLUMN_NAN,       TT_COLUMN_POSINF,
+                                         TT_COLUMN_NEGINF,    TT_COLUMN_DIGEST_LO, TT_COLUMN_DIGEST_HI,
+                                         TT_COLUMN_PLACED_LO, TT_COLUMN_PLACED_HI };
+    const uint64_t said = TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST | TT_PRODUCT_PLACED;
     for (uint32_t i = 0; i < points->n; i++) {
         const uint64_t products = points->cells[TT_COLUMN_PRODUCTS][i];
         for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {

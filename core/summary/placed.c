@@ -9,6 +9,8 @@
  * where a word is an element, or each half of one of 16 bytes, and mix is that of placed_kernel.c.  It covers neither
  * shape nor type.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/placed.h"
+
 #include "summary/kernels.h"
 #include "tensor/walk.h"
 

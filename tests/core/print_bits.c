@@ -182,6 +182,8 @@ static void print_digest(const tt_tensor *t)
     tt_digest digest;
     tt_digest_compute(t, &digest);
     printf("  digest %016" PRIx64 "%016" PRIx64 "\n", digest.high, digest.low);
+    (void)tt_placed_compute(t, NULL, &digest);
+    printf("  placed %016" PRIx64 "%016" PRIx64 "\n", digest.high, digest.low);
 }
 
 static void print_compare(const tt_tensor *a, const tt_tensor *b)

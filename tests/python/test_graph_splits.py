@@ -261,5 +261,8 @@ def test_every_number_of_an_attention_under_tensor_parallelism_is_that_of_one_pr
         if keep != "stats":
             counts = [sum(one[2] for one in run.histogram(name, 0)) for run in (one, two)]
             assert counts[0] == counts[1], name
-    assert not [site for site in tt.diff(tmp_path / "one", tmp_path / "two").sites
-                if site.verdict == "differs"]
+    assert not [
+        site
+        for site in tt.diff(tmp_path / "one", tmp_path / "two").sites
+        if site.verdict == "differs"
+    ]

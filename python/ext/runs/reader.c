@@ -370,6 +370,17 @@ static PyObject *run_point(PyObject *self, PyObject *args)
     return runs_reader_leave(self, TT_OK, NULL, row);
 }
 
+static PyObject *run_placed(PyObject *self, PyObject *args)
+{
+    numbered_point at;
+    if (enter_point(self, args, &at) == NULL)
+        return NULL;
+    PyObject *digest = at.point.products & TT_PRODUCT_PLACED
+                           ? summary_digest_make(((runs_reader *)self)->state, at.point.placed)
+                           : Py_NewRef(Py_None);
+    return runs_reader_leave(self, TT_OK, NULL, digest);
+}
+
 static PyObject *run_seek(PyObject *self, PyObject *args)
 {
     int file, site;
@@ -478,6 +489,7 @@ static PyMethodDef methods[] = {
       "Write one field as int64 and float64; return how many points have it." },
     { "point", run_point, METH_VARARGS,
       "Return (step, time, call, thread, phase, skipped, products, scalar, Stats, Digest)." },
+    { "placed", run_placed, METH_VARARGS, "Return the digest that survives resharding, or None." },
     { "seek", run_seek, METH_VARARGS, "Return the index of a point, or -1." },
     { "hist", run_hist, METH_VARARGS, "Return (low, high, count) of each bin." },
     { "sample", run_sample, METH_VARARGS, "Return the Sample." },

@@ -137,11 +137,15 @@ static bool find_placed(runs_recorder *self, const tt_tensor *t, int32_t site, t
     const char *name = tt_recorder_site_name(self->rec, site);
     if (name == NULL || strncmp(name, "parameter/", strlen("parameter/")) != 0)
         return false;
-    const runs_recorder_site *row =
-        runs_recorder_has_placer(self) ? runs_recorder_site_at(self, site) : NULL;
-    return runs_recorder_has_placer(self)
-               ? row != NULL && row->place != NULL && tt_placed_compute(t, row->place, out)
-               : tt_placed_compute(t, NULL, out);
+    if (!runs_recorder_has_placer(self))
+        return tt_placed_compute(t, NULL, out);
+    const runs_recorder_site *row = runs_recorder_site_at(self, site);
+    const tt_placement *place = row != NULL ? row->place : NULL;
+    bool is_part = place == NULL;
+    for (int32_t d = 0; place != NULL && d < place->mesh_ndim; d++)
+        is_part |= place->on[d].spread == TT_SPREAD_SHARD || place->on[d].spread == TT_SPREAD_PARTIAL;
+    /* One of which nothing is known is read as a whole only where all ranks have the same. */
+    return place != NULL && tt_placed_compute(t, is_part ? place : NULL, out);
 }
 
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event)

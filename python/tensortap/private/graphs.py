@@ -49,7 +49,7 @@ class Splits(NamedTuple):
 
     def numbered(self, shape: Shape, number: Callable[[int], int]) -> Splits:
         """Return the same where dimensions have other numbers."""
-        return self.moved(shape, lambda one: {one._replace(dim=number(one.dim))})
+        return self.moved(shape, lambda one: {Cut(number(one.dim), one.is_one_piece)})
 
 
 Rule = Callable[[Any, Shape, Sequence[Splits]], Splits]
@@ -83,7 +83,12 @@ def splits_of(tensor: Any) -> tuple[Any, tuple[set[int], ...]] | None:
             else:
                 known[node] = _through(rule, node, known)
             waiting.pop()
-    except (Unsure, AttributeError, IndexError, TypeError):  # another torch keeps other things in its nodes
+    except (
+        Unsure,
+        AttributeError,
+        IndexError,
+        TypeError,
+    ):  # another torch keeps other things in its nodes
         return None
     along = known.get(tensor.grad_fn) or ()
     return (mesh, tuple({one.dim for one in cuts} for cuts in along)) if any(along) else None
@@ -127,7 +132,8 @@ def _saved(node: Any, name: str, ndim: int) -> int:
 
 
 def _union(shape: Shape, inputs: Sequence[Splits]) -> Splits:
-    return Splits(shape, tuple(frozenset().union(*one) for one in zip(*(i.along for i in inputs))))
+    axes = zip(*(one.along for one in inputs), strict=True)
+    return Splits(shape, tuple(frozenset().union(*one) for one in axes))
 
 
 def _broadcast(_: Any, shape: Shape, inputs: Sequence[Splits]) -> Splits:
@@ -170,7 +176,7 @@ def _view(_: Any, shape: Shape, inputs: Sequence[Splits]) -> Splits:
     def to(cut: Cut) -> set[Cut]:
         is_leading, group = groups[cut.dim]
         if is_leading and (cut.is_one_piece or len(group) == 1):
-            return {cut._replace(dim=min(group))}
+            return {Cut(min(group), cut.is_one_piece)}
         return {Cut(dim, False) for dim in group}
 
     return old.moved(shape, to)

@@ -20,7 +20,7 @@ OF_POINT = ("value", "call", "time", "phase", "thread")
 COUNTS = ("count", "nan", "posinf", "neginf", "zeros")
 OF_STATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "l1", "l2", "rms")
 FIELDS = OF_POINT + COUNTS + OF_STATS
-SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE = 1, 2, 4, 8, 16, 32  # products of a point
+SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE, _, PLACED = (1 << i for i in range(8))  # products
 
 
 def numpy_module() -> Any:

@@ -283,9 +283,7 @@ class Places:
             own = axes_of(split[0]) if split is not None else None
             if split is None or own is None:
                 return None
-            spreads = tuple(
-                Spread(Kind.SHARD, min(dims)) if dims else REPLICA for dims in split[1]
-            )
+            spreads = tuple(Spread(Kind.SHARD, min(dims)) if dims else REPLICA for dims in split[1])
             part = Part(spreads, None, (), Source.HOOK)
             found = self._beside_data(own, part, model, False)
         kinds = {one.kind for one in found[1].spreads} if found is not None else set()

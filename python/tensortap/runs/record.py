@@ -256,7 +256,8 @@ def record(
             box. Masks filled with -inf need none.
         every: Record every n-th step.
         keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", or several
-            ("stats,value").
+            ("stats,value"). "placed" keeps a digest of parameters that does not depend on how
+            ranks share them.
         only: Record only names that match this glob.
         exclude: Do not record names that match this glob.
         budget: Largest share of the time that watching may take, for example 0.02. Expensive

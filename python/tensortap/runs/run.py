@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
 from tensortap.runs import arrays, describe, page, program, tables
-from tensortap.runs.arrays import DIGEST, FIELDS, HIST, SAMPLE, STATS, VALUE, column, empty, join
+from tensortap.runs.arrays import (
+    DIGEST,
+    FIELDS,
+    HIST,
+    PLACED,
+    SAMPLE,
+    STATS,
+    VALUE,
+    column,
+    empty,
+    join,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -352,6 +363,20 @@ class Run:
         digest: _core.Digest = self._reader.point(*at)[9]
         return digest
 
+    def placed_digest(
+        self, name: str, step: int, *, call: int = 0, rank: int | None = None
+    ) -> _core.Digest:
+        """Return the digest of a parameter that does not depend on how ranks share it.
+
+        It was recorded with keep="placed". Those of two runs are equal if the parameter has the
+        same bits in both, whether one process or many ranks hold it; the digest of one rank's part
+        says nothing alone.
+        """
+        at = self._seek(name, step, call, rank, PLACED, "placed digest")
+        digest = self._select(rank)[0].placed(*at)
+        assert digest is not None  # such a point was looked for
+        return digest
+
     def histogram(
         self, name: str, step: int, *, call: int = 0, rank: int | None = None
     ) -> list[tuple[float, float, int]]:
@@ -546,7 +571,8 @@ class Run:
         steps = self.series(name, "call", rank=rank)[0]
         if step in steps:
             again = f", call {call}" if call else ""
-            hint = f'; record it with keep="{what}"' if what == "value" else ""
+            keep = {"value": "value", "placed digest": "placed"}.get(what)
+            hint = f'; record it with keep="{keep}"' if keep else ""
             return f"{name} at step {step}{again} has no {what}{hint}"
         if not len(steps):
             return f"{name} was not recorded by rank {rank}"
