@@ -299,7 +299,7 @@ def check(wheel: Path, version: str, machine: str) -> str:
     if wrong is not None:
         return f"{bill}: {wrong}"
     for path in (program, extension):
-        if lacks := hardening.missing(BUILD / "checked" / path):
+        if lacks := hardening.missing(BUILD / "checked" / path, BUILD / f"build-{machine}"):
             return f"{path} lacks {', '.join(lacks)}"
     if wheel.stat().st_size > MOST:
         return f"{wheel.stat().st_size} bytes are more than {MOST}"
