@@ -245,7 +245,7 @@ def kernels_are_timed() -> str:
 def tests_pass() -> str:
     """The device tests of the project."""
     files = ["tests/python/test_device.py", "tests/python/test_device_kernels.py"]
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files]
     env = {name: text for name, text in os.environ.items() if name != "TENSORTAP_DEVICE_PATH"}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
     last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-300:]

@@ -107,3 +107,28 @@ def test_workflows_run_commands_of_dev_with_pinned_actions_and_few_rights() -> N
         jobs = len(re.findall(r"(?m)^    runs-on: ", text))
         assert len(re.findall(r"(?m)^    timeout-minutes: ", text)) == jobs, path.name
         assert "\nconcurrency:\n" in text, path.name
+
+
+def report_of_gpu(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(ROOT / "bench/gpu_report.py"), *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_without_a_gpu_the_report_says_what_is_missing(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = report_of_gpu(tmp_path)
+    assert done.returncode == 3
+    assert "sees no device 'cuda'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.heavy
+def test_the_report_about_a_gpu_can_be_rehearsed(tmp_path: Path) -> None:
+    done = report_of_gpu(tmp_path, "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "gpu-report.md").read_text()
+    assert "**failed**" not in text
+    assert text.count("\n| ") == 9
