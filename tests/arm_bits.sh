@@ -26,7 +26,7 @@ build() { # COMPILER PROGRAM ISA=FLAGS...
         done
     done
     local -a sources
-    mapfile -t sources < <(find core/base core/tensor core/summary -name '*.c' ! -name '*_kernel.c')
+    mapfile -t sources < <(find core/base core/tensor core/summary core/os -name '*.c' ! -path 'core/summary/*_kernel.c' ! -name darwin.c)
     "$compiler" "${flags[@]}" -static "${sources[@]}" tests/core/print_bits.c "${objects[@]}" -lm -o "$program"
 }
 
