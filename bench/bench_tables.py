@@ -77,6 +77,7 @@ def one_large_run(where: Path) -> None:
     large_run.make(where / "large", SITES, STEPS)
     run, base = tt.open(where / "large"), duckdb.connect()
     base.execute("set threads = 1")
+    base.register("run", run)
     rows = count(run)
     assert rows == (SITES + 1) * STEPS
     (taken,) = harness.times(lambda: count(run), turns=3)
@@ -94,7 +95,6 @@ def one_large_run(where: Path) -> None:
     def add_up_two() -> None:
         assert base.sql("select sum(rms) from table_").fetchall()
 
-    table_ = table  # noqa: F841  DuckDB finds it by its name
     base.register("table_", table)
     (taken,) = harness.times(add_up_two, turns=3)
     harness.row("the same, two columns asked for", rows / taken / 1e6, None, unit="M/s")
@@ -102,7 +102,7 @@ def one_large_run(where: Path) -> None:
     harness.row("memory of a stream", grown / 1e6, 64, unit="MB", at_most=True)
 
     def one_site() -> None:
-        site = tt.open(where / "large").points("gradient/layers.7.mlp.up.weight")  # noqa: F841
+        base.register("site", tt.open(where / "large").points("gradient/layers.7.mlp.up.weight"))
         assert base.execute("select count(*), max(rms) from site").fetchall()[0][0] == STEPS
 
     harness.row(
@@ -136,9 +136,9 @@ def many_runs(where: Path) -> None:
     )
 
     def directly() -> None:
-        runs = tt.open_many(where / "runs")
-        assert len(duckdb.sql(sql.format("runs")).fetchall()) == RUNS
-        del runs
+        base = duckdb.connect()
+        base.register("runs", tt.open_many(where / "runs"))
+        assert len(base.sql(sql.format("runs")).fetchall()) == RUNS
 
     harness.row("the same from the runs", wall(directly, 3), 5, unit="s", at_most=True)
 

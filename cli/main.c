@@ -73,7 +73,8 @@ static tt_exit open_run(tt_call *call, size_t i)
     const char *rank = tt_call_text(call, "rank");
     char path[4096];
     if (!call->cmd->keeps_ranks && rank != NULL) {
-        (void)snprintf(path, sizeof path, "%s/rank%s.tap", call->words[i], rank);
+        const char *mirror = tt_python_mirror(call->words[i]);
+        (void)snprintf(path, sizeof path, "%s/rank%s.tap", mirror != NULL ? mirror : call->words[i], rank);
         return tt_overview_open_rank(call->words[i], path, &call->runs[i], call->err);
     }
     tt_exit code = tt_overview_open(call->words[i], &call->runs[i], call->err);
@@ -94,6 +95,29 @@ static tt_exit open_run(tt_call *call, size_t i)
     return tt_cmd_exit(st, call->err);
 }
 
+/* Words that are URLs: is a mirror missing?  Commands that Python runs see to that themselves. */
+static bool lacks_mirror(const tt_call *call)
+{
+    bool is_in_python = call->cmd->run == tt_python_run || call->cmd->is_in_order;
+    for (size_t i = 0; !is_in_python && i < call->count; i++)
+        if (tt_python_is_url(call->words[i]) && tt_python_mirror(call->words[i]) == NULL)
+            return true;
+    return false;
+}
+
+/* A command that looks for runs in a folder does so in the mirror. */
+static tt_exit enter_mirror(tt_call *call)
+{
+    static char here[] = ".";
+    const char *mirror = call->cmd->runs == 0 && call->count == 1 ? tt_python_mirror(call->words[0]) : NULL;
+    if (mirror == NULL)
+        return TT_EXIT_FINE;
+    if (chdir(mirror) < 0)
+        return tt_cmd_fail(call->err, TT_EXIT_FAILED, "%.150s: %s", mirror, strerror(errno));
+    call->words[0] = here;
+    return TT_EXIT_FINE;
+}
+
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
     tt_call call = { .err = err };
@@ -106,6 +130,12 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     (void)snprintf(title, sizeof title, "%s", tt_cmd_title(call.cmd));
     argv[0] = title;
     tt_arguments_parse(&call, argc, argv);
+    if (strcmp(name, "rm") == 0 && call.count > 0 && tt_python_is_url(call.words[0]))
+        return tt_cmd_fail(err, TT_EXIT_USAGE, "rm removes local runs only; use the tools of the store");
+    if (lacks_mirror(&call))
+        return tt_python_fetch(name, argc, argv, err);
+    if (enter_mirror(&call) != TT_EXIT_FINE)
+        return TT_EXIT_FAILED;
     size_t runs = call.cmd->opens == NULL || call.cmd->opens(&call) ? call.cmd->runs : 0;
     call.path = call.count > 0 ? call.words[0] : NULL;
     call.glob = runs == 1 && call.count > 1 ? call.words[1] : NULL;

@@ -75,31 +75,22 @@ static void list_pythons(tt_buf *list)
         add_python(list, beside, "python3");
 }
 
-tt_exit tt_python_run(tt_call *call)
+/* Becomes Python running a module of tensortap.commands; options: names and texts, so many of both. */
+static tt_exit start(const char *module, const char *const *options, size_t option_count,
+                     const char *const *words, size_t word_count, tt_error *err)
 {
     char at_text[24], count[24];
     tt_buf pythons = { 0 };
     list_pythons(&pythons);
-    const char *head[] = { NULL, "-c", boot, call->cmd->name, TT_VERSION, pythons.data, at_text, count };
+    const char *head[] = { NULL, "-c", boot, module, TT_VERSION, pythons.data, at_text, count };
     enum { HEADS = sizeof head / sizeof *head };
-    const char **argv = calloc(HEADS + 2 * TT_OPTIONS_MAX + call->count + 1, sizeof *argv);
+    const char **argv = calloc(HEADS + option_count + word_count + 1, sizeof *argv);
     if (argv == NULL || pythons.st != TT_OK)
-        return tt_cmd_exit(TT_ENOMEM, call->err);
+        return tt_cmd_exit(TT_ENOMEM, err);
     memcpy(argv, head, sizeof head);
-    size_t at = HEADS;
-    for (size_t i = 0; i < call->cmd->option_count; i++)
-        if (call->given[i] != NULL) {
-            argv[at++] = call->cmd->options[i].name;
-            argv[at++] = call->given[i];
-        }
-    const char *notes[] = { call->is_json ? "json" : NULL, call->has_loss ? "has_loss" : NULL };
-    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
-        if (notes[i] != NULL) {
-            argv[at++] = notes[i];
-            argv[at++] = "";
-        }
-    (void)snprintf(count, sizeof count, "%zu", at - HEADS);
-    memcpy(argv + at, call->words, call->count * sizeof *argv);
+    (void)snprintf(count, sizeof count, "%zu", option_count);
+    memcpy(argv + HEADS, options, option_count * sizeof *argv);
+    memcpy(argv + HEADS + option_count, words, word_count * sizeof *argv);
     fflush(stdout);
     int why = 0;
     char first[128] = "", name[4096];
@@ -118,7 +109,61 @@ tt_exit tt_python_run(tt_call *call)
     }
     free(argv);
     tt_buf_free(&pythons);
-    return tt_cmd_fail(call->err, TT_EXIT_FAILED,
+    return tt_cmd_fail(err, TT_EXIT_FAILED,
                        "cannot start %s: %s; set TENSORTAP_PYTHON to a Python with tensortap", first,
                        strerror(why));
+}
+
+tt_exit tt_python_run(tt_call *call)
+{
+    const char *options[2 * (TT_OPTIONS_MAX + 2)];
+    size_t count = 0;
+    for (size_t i = 0; i < call->cmd->option_count; i++)
+        if (call->given[i] != NULL) {
+            options[count++] = call->cmd->options[i].name;
+            options[count++] = call->given[i];
+        }
+    const char *notes[] = { call->is_json ? "json" : NULL, call->has_loss ? "has_loss" : NULL };
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+        if (notes[i] != NULL) {
+            options[count++] = notes[i];
+            options[count++] = "";
+        }
+    return start(call->cmd->name, options, count, (const char *const *)call->words, call->count, call->err);
+}
+
+/* ---- runs in object stores ---------------------------------------------------- */
+
+static const char mirrors_variable[] = "TENSORTAP_MIRRORS"; /* a line with a URL, a line with its mirror, ... */
+
+bool tt_python_is_url(const char *word)
+{
+    size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    return len > 1 && strncmp(word + len, "://", 3) == 0;
+}
+
+const char *tt_python_mirror(const char *url)
+{
+    static char local[4096];
+    const char *at = tt_python_is_url(url) ? getenv(mirrors_variable) : NULL;
+    while (at != NULL && *at != '\0') {
+        size_t len = strcspn(at, "\n");
+        const char *place = at[len] != '\0' ? at + len + 1 : at + len;
+        size_t place_len = strcspn(place, "\n");
+        if (strlen(url) == len && strncmp(at, url, len) == 0 && place_len < sizeof local) {
+            (void)snprintf(local, sizeof local, "%.*s", (int)place_len, place);
+            return local;
+        }
+        at = place + place_len + (place[place_len] != '\0');
+    }
+    return NULL;
+}
+
+tt_exit tt_python_fetch(const char *command, int argc, char **argv, tt_error *err)
+{
+    char self[4096];
+    if (!tt_program_path(self, sizeof self))
+        return tt_cmd_fail(err, TT_EXIT_FAILED, "it is not known which file this program is");
+    const char *options[] = { "program", self, "command", command };
+    return start("mirrors", options, 4, (const char *const *)argv + 1, (size_t)argc - 1, err);
 }

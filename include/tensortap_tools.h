@@ -318,6 +318,23 @@ tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err);
 /* Copies everything undamaged into a new, closed file. */
 tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *out, tt_error *err);
 
+/* ---- parts of a file that is somewhere else ---- */
+
+/* What the 64 bytes at `at` in a file say, if they are the header of a block. */
+typedef struct tt_block_about {
+    bool is_end;    /* the last 64 bytes of a closed file ... */
+    int64_t footer; /* ... say where its footer is */
+    int64_t length; /* of the block */
+} tt_block_about;
+bool tt_block_look(const unsigned char bytes[64], int64_t at, tt_block_about *out);
+
+typedef struct tt_stretch {
+    int64_t at, len;
+} tt_stretch;
+/* Lists what of a file is read for anything but values: chunks of points, then blocks with texts, whose length is
+ * not known (0).  *count: how many there are; the first cap of them are written. */
+tt_status tt_run_stretches(const tt_run *run, int32_t file, tt_stretch *out, size_t cap, size_t *count);
+
 /* ---- reports about a run ----------------------------------------------------------- */
 
 /* Appends a field over the steps as `cells` characters (blocks, or ASCII).  Each is the mean

@@ -73,10 +73,11 @@ PACKAGES = {
     "analysis": QUARANTINE,
     "models": {"devices", "files", *QUARANTINE},
     "answers": set(),
+    "cloud": {"files"},
     "blackbox": {"models", "files", "answers", *QUARANTINE},
     "operators": {"analysis", "models", "display", "files", "devices", *QUARANTINE},
     "runs": {
-        *("models", "display", "files", "devices", "answers", "blackbox", "operators"),
+        *("models", "display", "files", "devices", "answers", "blackbox", "operators", "cloud"),
         *QUARANTINE,
     },
     "findings": {"models", "answers", "runs"},
@@ -85,7 +86,16 @@ PACKAGES = {
         name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
         for name in FRONT_ENDS - {"operators"}
     },
-    "commands": {"models", "display", "files", "blackbox", "runs", *QUARANTINE, *FRONT_ENDS},
+    "commands": {
+        "models",
+        "display",
+        "files",
+        "blackbox",
+        "runs",
+        "cloud",
+        *QUARANTINE,
+        *FRONT_ENDS,
+    },
 }
 #: Files outside of it that use private names, each of one part of torch or Python.
 EXCEPTIONS = {

@@ -14,6 +14,8 @@
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
 {
     struct stat about;
+    const char *mirror = tt_python_mirror(path);
+    path = mirror != NULL ? mirror : path;
     if (stat(path, &about) < 0 && errno == ENOENT)
         return tt_cmd_fail(err, TT_EXIT_FAILED, "no run at '%.150s'; 'tensortap ls FOLDER' lists runs",
                            path);

@@ -76,8 +76,9 @@ tt_status tt_arrow_reserve(tt_arrow_batch *batch, size_t n)
 {
     for (size_t i = 0; batch->st == TT_OK && i < batch->column_count; i++) {
         tt_arrow_column *column = &batch->columns[i];
-        size_t rows =
-            (size_t)batch->rows + n + (column->type == TT_ARROW_TEXT); /* and where the last ends */
+        size_t rows = (size_t)batch->rows + n + 1; /* of texts also where the last ends */
+        if (n > 1 && rows < TT_ARROW_ROWS + n)
+            rows = TT_ARROW_ROWS + n; /* all that it will hold: it is not copied as it grows */
         batch->st = tt_grow(&column->data, &column->cap, rows * sizes[column->type], 1);
         if (batch->st == TT_OK && column->valid != NULL) {
             size_t before = column->valid_cap;

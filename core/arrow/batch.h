@@ -41,7 +41,10 @@ typedef struct tt_arrow_column {
     size_t slot_count;
 } tt_arrow_column;
 
-enum { TT_ARROW_COLUMNS_MAX = 48 };
+enum {
+    TT_ARROW_COLUMNS_MAX = 48,
+    TT_ARROW_ROWS = 1 << 14, /* of a batch, about: what the second cache holds */
+};
 
 typedef struct tt_arrow_batch {
     const tt_arrow_field *fields; /* of the table */

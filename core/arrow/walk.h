@@ -9,8 +9,6 @@
 #include "arrow/name.h"
 #include "store/run.h"
 
-enum { TT_ARROW_ROWS = 1 << 14 }; /* of a batch, about: what the second cache holds */
-
 typedef struct tt_arrow_site {
     const char *name; /* borrowed from the run */
     int32_t number;

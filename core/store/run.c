@@ -429,3 +429,22 @@ bool tt_run_has_points(const tt_run *run, int32_t site)
             return true;
     return false;
 }
+
+tt_status tt_run_stretches(const tt_run *run, int32_t file, tt_stretch *out, size_t cap, size_t *count)
+{
+    if (file < 0 || file >= run->count || run->taps[file]->join != NULL)
+        return TT_EINVAL;
+    const tt_index *index = &run->taps[file]->index;
+    const tt_offsets *const texts[] = { &index->sessions, &index->notes };
+    size_t n = 0;
+    for (int32_t site = 0; site < index->count; site++)
+        for (uint32_t k = 0; k < index->row[site].count; k++, n++)
+            if (n < cap)
+                out[n] = (tt_stretch){ index->row[site].chunks[k].at, index->row[site].chunks[k].len };
+    for (size_t t = 0; t < 2; t++)
+        for (uint32_t i = 0; i < texts[t]->count; i++, n++)
+            if (n < cap)
+                out[n] = (tt_stretch){ texts[t]->at[i], 0 };
+    *count = n;
+    return TT_OK;
+}

@@ -128,6 +128,8 @@ static PyMethodDef functions[] = {
     { "_operators_dot", FAST(operators_dot), "Return the DOT text of a chart of operators." },
     { "tables", runs_tables, METH_NOARGS,
       "Return (name, about, [(column, type, about), ...]) of each table of Table." },
+    { "_block_look", runs_block_look, METH_VARARGS,
+      "Return (is the end of a file, where its footer is, length) of a block's 64 bytes, or None." },
     { "_value_is_masked", runs_value_is_masked, METH_VARARGS,
       "Return whether a tensor is meant to hold -Inf: (name, class of its module or None, nan, posinf, "
       "neginf)." },

@@ -199,6 +199,42 @@ static PyObject *run_outgrows(PyObject *self, PyObject *number)
     return runs_reader_leave(self, TT_OK, NULL, PyBool_FromLong(tt_run_outgrows(run, bytes)));
 }
 
+/* [(at, bytes)] of what is read for anything but values; bytes 0: not known */
+static PyObject *run_extents(PyObject *self, PyObject *number)
+{
+    int32_t file;
+    size_t count = 0;
+    tt_run *run = enter_file(self, number, &file);
+    if (run == NULL)
+        return NULL;
+    tt_status st = tt_run_stretches(run, file, NULL, 0, &count);
+    tt_stretch *extents = st == TT_OK ? PyMem_New(tt_stretch, count + 1) : NULL; /* owned */
+    if (st == TT_OK)
+        st = extents != NULL ? tt_run_stretches(run, file, extents, count, &count) : TT_ENOMEM;
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && st == TT_OK && i < count; i++)
+        binding_list_add(&list,
+                         Py_BuildValue("(LL)", (long long)extents[i].at, (long long)extents[i].len));
+    PyMem_Free(extents);
+    return runs_reader_leave(self, st, NULL, list);
+}
+
+/* _block_look(64 bytes, at) -> None or (is the end of a closed file, where its footer is, length) */
+PyObject *runs_block_look(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer view;
+    long long at;
+    tt_block_about about;
+    if (!PyArg_ParseTuple(args, "y*L:_block_look", &view, &at))
+        return NULL;
+    bool is_block = view.len == 64 && at >= 0 && tt_block_look(view.buf, at, &about);
+    PyBuffer_Release(&view);
+    if (!is_block)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(NLL)", PyBool_FromLong(about.is_end), (long long)about.footer,
+                         (long long)about.length);
+}
+
 /* ---- texts --------------------------------------------------------------- */
 
 static PyObject *run_info(PyObject *self, PyObject *number)
@@ -484,6 +520,7 @@ static PyMethodDef methods[] = {
     { "find", run_find, METH_O, "Return the number of a site, or -1." },
     { "points", run_points, METH_VARARGS, "Count points." },
     { "outgrows", run_outgrows, METH_O, "Tell whether this is much more than the run itself." },
+    { "extents", run_extents, METH_O, "Return (offset, bytes) of what is read for anything but values." },
     { "steps", run_steps, METH_VARARGS, "Write all steps as int64; return how many there are." },
     { "series", run_series, METH_VARARGS,
       "Write one field as int64 and float64; return how many points have it." },

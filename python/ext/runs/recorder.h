@@ -238,6 +238,7 @@ PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t
                                PyObject *kwnames);
 
 PyObject *runs_tables(PyObject *module, PyObject *none);
+PyObject *runs_block_look(PyObject *module, PyObject *args);
 PyObject *runs_value_is_masked(PyObject *module, PyObject *args);
 PyObject *runs_read_keep(PyObject *module, PyObject *keep);
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tensortap import _core
+from tensortap.cloud.stores import is_url
 from tensortap.files.whole import whole_file
 from tensortap.runs import tables
 
@@ -47,7 +48,7 @@ def write_points(
     """Write the points of one run into one file; return the number of points left out."""
     import pyarrow as pa
 
-    table = tables.make_table("points", [path], pattern, steps=steps, partial=partial)
+    table = tables.make_table("points", {path: path}, pattern, steps=steps, partial=partial)
     reader = pa.RecordBatchReader.from_stream(table)
     with whole_file(out) as part:
         write_file(reader.schema, _grouped(pa, reader), part)
@@ -56,14 +57,15 @@ def write_points(
 
 def write_run(folder: str, path: str, project: str | None, *, partial: bool) -> tuple[int, int]:
     """Write all tables of one run; return points and damaged bytes left out."""
-    [about] = _rows(tables.make_table("runs", [path], fields=["start", "error"]))
+    paths = {path: tables.mirror_of(path)}
+    [about] = _rows(tables.make_table("runs", paths, fields=["start", "error"]))
     if about["error"] is not None:
         raise Unreadable(about["error"])
     levels = {"project": project, "date": about["start"].strftime("%Y-%m-%d")}
     inner = [f"{name}={levels[name]}" for name in LEVELS if levels[name] is not None]
     points = size = 0
     for name in tables.TABLES:
-        table = tables.make_table(name, [path], partial=partial)
+        table = tables.make_table(name, paths, partial=partial)
         out = os.path.join(folder, name, *inner, f"{run_id(path)}.parquet")
         write_table(table, out)
         remove_others(os.path.join(folder, name), out)
@@ -73,7 +75,7 @@ def write_run(folder: str, path: str, project: str | None, *, partial: bool) -> 
 
 def run_id(path: str) -> str:
     """Return a file name for a run, the same each time: its own name, and where it is."""
-    whole = os.path.abspath(path)
+    whole = path if is_url(path) else os.path.abspath(path)
     name = re.sub(r"[^\w.-]", "_", os.path.basename(whole))[:100]
     return f"{name}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"
 

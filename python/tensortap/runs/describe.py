@@ -17,23 +17,28 @@ if TYPE_CHECKING:
     from tensortap.runs.run import Run, Steps
 
 
+def name(run: Run) -> str:
+    """Return what the run was opened by."""
+    return run.url or str(run.path)
+
+
 def line(run: Run) -> str:
     """Summarise a run in one line."""
     if run.closed:
-        return f"<Run {str(run.path)!r}: closed>"
+        return f"<Run {name(run)!r}: closed>"
     parts = {key: _core._escape(text) for key, text in summary(run)}
     shown = [parts[key] for key in ("steps", "sites", "ranks", "size", "state")]
     shown += [
         f"{key}: {parts[key]}" for key in ("dropped", "damaged", "first NaN or Inf") if key in parts
     ]
-    return f"<Run {str(run.path)!r}: {', '.join(shown)}>"
+    return f"<Run {name(run)!r}: {', '.join(shown)}>"
 
 
 def table(run: Run) -> str:
     """Summarise a run for a notebook."""
     if run.closed:
         return tables.escape(line(run))
-    return tables.table(f"Run {run.path}", summary(run))
+    return tables.table(f"Run {name(run)}", summary(run))
 
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:

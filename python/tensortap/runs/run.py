@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
+from tensortap.cloud.stores import is_url
 from tensortap.runs import arrays, describe, page, program, tables
 from tensortap.runs.arrays import (
     DIGEST,
@@ -156,7 +157,8 @@ class Run:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.url = os.fspath(path) if is_url(os.fspath(path)) else None  # in an object store
+        self.path = Path(path if self.url is None else self._mirror())
         if not self.path.exists():
             raise FileNotFoundError(
                 f"there is no run at {self.path}{describe.suggest_run(self.path)}"
@@ -166,6 +168,13 @@ class Run:
         self._reader = _core.RunReader(self.path)
         self._joined: _core.RunReader | None = None
         self.files = self._list_files()
+
+    def _mirror(self, *, whole: bool = False) -> str:
+        """Read what is needed of a run in an object store; return the local folder."""
+        from tensortap.cloud.mirror import mirror
+
+        assert self.url is not None
+        return mirror(self.url, whole=whole)[0]
 
     # ---- what there is
 
@@ -349,6 +358,8 @@ class Run:
     ) -> Any:
         """Return a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
         at = self._seek(name, step, call, rank, VALUE, "value")
+        if self.url is not None:
+            self._mirror(whole=True)
         try:
             return arrays.value(self._reader, *at, as_numpy)
         except LookupError as gone:
@@ -445,7 +456,7 @@ class Run:
         """
         return tables.make_table(
             name,
-            [os.fspath(self.path)],
+            {self.url or os.fspath(self.path): os.fspath(self.path)},
             pattern,
             steps=steps,
             ranks=ranks,
@@ -492,11 +503,15 @@ class Run:
 
     def check(self) -> Check:
         """Read everything and check every checksum."""
+        if self.url is not None:
+            self._mirror(whole=True)
         checks = ((file.path, *self._reader.check(i)) for i, file in enumerate(self.files))
         return Check(tuple(FileCheck(*check) for check in checks))
 
     def refresh(self) -> Self:
         """Read what was written since the run was opened."""
+        if self.url is not None:
+            self._mirror()
         self._reader.refresh()
         self._joined = None
         self.files = self._list_files()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
+from tensortap.cloud.stores import is_url
 
 if TYPE_CHECKING:
     from tensortap.runs.run import Run
@@ -28,7 +29,7 @@ TABLES = tuple(name for name, _, _ in _core.tables())
 
 def make_table(
     table: str,
-    paths: list[str],
+    paths: dict[str, str],
     pattern: str = "*",
     *,
     steps: Steps = None,
@@ -36,7 +37,7 @@ def make_table(
     fields: Iterable[str] | None = None,
     partial: bool = False,
 ) -> _core.Table:
-    """Return a table over runs; the arguments are those of `Run.table`."""
+    """Return a table over runs by their names; the other arguments are those of `Run.table`."""
     if not isinstance(pattern, str):
         raise TypeError(f"pattern must be a glob like 'activation/*', not {pattern!r}")
     if isinstance(fields, str):
@@ -44,7 +45,9 @@ def make_table(
     first, last = _span(steps)
     names = [path.encode(errors="surrogateescape").decode(errors="replace") for path in paths]
     chosen = None if fields is None else list(fields)
-    return _core.Table(table, paths, names, pattern, first, last, _ranks(ranks), chosen, partial)
+    return _core.Table(
+        table, list(paths.values()), names, pattern, first, last, _ranks(ranks), chosen, partial
+    )
 
 
 def _span(steps: Steps) -> tuple[int, int]:
@@ -89,6 +92,7 @@ class Runs:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.names = [os.fspath(path) for path in paths]
+        self._paths: dict[str, str] = {}  # where each is, once it is known
 
     def points(
         self,
@@ -115,8 +119,10 @@ class Runs:
         partial: bool = False,
     ) -> _core.Table:
         """Return one of the tables over all runs, as `Run.table` does."""
+        if not self._paths:
+            self._paths = {run: mirror_of(run) for run in self.names}
         return make_table(
-            name, self.names, pattern, steps=steps, ranks=ranks, fields=fields, partial=partial
+            name, self._paths, pattern, steps=steps, ranks=ranks, fields=fields, partial=partial
         )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
@@ -141,7 +147,7 @@ def open_many(pattern: Path | Iterable[Path]) -> Runs:
 
     Args:
         pattern: A run, a folder with runs in it or up to three folders below, a glob of such
-            ("runs/2026-*"), or a list of any of these.
+            ("runs/2026-*"), a URL of an object store, or a list of any of these.
 
     Returns:
         The runs. DuckDB, Polars, pyarrow and pandas take it as a table of points.
@@ -159,6 +165,9 @@ def open_many(pattern: Path | Iterable[Path]) -> Runs:
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
     found: dict[str, None] = {}
     for one in [os.fspath(path) for path in patterns]:
+        if is_url(one):
+            found |= dict.fromkeys(find_urls(one))
+            continue
         matches = [one] if os.path.exists(one) else sorted(glob.glob(one))
         runs = [run for match in matches for run in find_runs(match)]
         if not runs:
@@ -167,6 +176,26 @@ def open_many(pattern: Path | Iterable[Path]) -> Runs:
             )
         found |= dict.fromkeys(runs)
     return Runs(found)
+
+
+def find_urls(url: str) -> list[str]:
+    """Return the runs at and below a URL, from one list of its objects."""
+    from tensortap.cloud.segments import runs_of
+    from tensortap.cloud.stores import hide_secrets, open_store
+
+    folders = runs_of(open_store(url).objects())
+    if not folders:
+        raise FileNotFoundError(
+            f"there is no run at {hide_secrets(url)}; give the folder of a run, or one with runs"
+        )
+    return [f"{url.rstrip('/')}/{folder}".rstrip("/") for folder in folders]
+
+
+def mirror_of(path: str) -> str:
+    """Return where a run can be read: its mirror, if it is in an object store."""
+    from tensortap.cloud.mirror import local
+
+    return str(local(path))
 
 
 def find_runs(path: str, depth: int = 0) -> Iterator[str]:

@@ -1,0 +1,259 @@
+"""Runs in object stores are read like those on disk, from few of their bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import tensortap
+
+import tensortap as tt
+from tensortap.cloud import mirror as mirrors
+from tensortap.cloud.segments import runs_of, segment_key
+from tensortap.cloud.stores import (
+    FsspecFolder,
+    Object,
+    Range,
+    StoreError,
+    hide_secrets,
+    read_ranges,
+)
+
+pytest.importorskip("fsspec")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORTAP_CACHE", str(tmp_path / "cache"))
+
+
+def record(path: Path, *, values: bool = True) -> None:
+    """Record a run whose values take most of its bytes; a NaN at step 7."""
+    with tt.record(path, keep="stats,value" if values else "stats") as run:
+        run.note("a remark")
+        run.setting(0, "optimizer/lr", "0.1")
+        for step in range(10):
+            x = np.random.rand(300, 1000).astype(np.float32)
+            x[0, 0] = np.nan if step == 7 else 1
+            run.tensor("activation/fc", x)
+            run.log("loss", float(step))
+            run.step()
+
+
+def cut(run: Path, bucket: Path, size: int = 1 << 20) -> None:
+    """Put a run into a bucket as segments."""
+    for file in run.glob("*.tap"):
+        content = file.read_bytes()
+        for start in range(0, len(content), size):
+            end = min(start + size, len(content))
+            out = bucket / segment_key(file.name, start, end)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_bytes(content[start:end])
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """Give a folder with a run as it is, and the same in segments."""
+    record(tmp_path / "bucket" / "plain")
+    cut(tmp_path / "bucket" / "plain", tmp_path / "bucket" / "cut")
+    return tmp_path / "bucket"
+
+
+@pytest.mark.parametrize("name", ["plain", "cut"])
+def test_a_run_in_a_store_says_the_same(bucket: Path, name: str) -> None:
+    here, there = tt.open(bucket / "plain"), tt.open(f"file://{bucket}/{name}")
+    assert there.names() == here.names()
+    assert repr(there).startswith(f"<Run 'file://{bucket}/{name}'")
+    assert [s.as_dict() for s in there.stats("activation/fc")[:3]] == [
+        s.as_dict() for s in here.stats("activation/fc")[:3]
+    ]
+    assert there.settings == here.settings
+    assert [note.text for note in there.notes] == [note.text for note in here.notes]
+    assert there.info["start"] == here.info["start"]
+    assert there.first_nonfinite is not None
+    assert there.first_nonfinite.step == 7
+    np.testing.assert_array_equal(
+        there.tensor("activation/fc", 3, as_numpy=True),
+        here.tensor("activation/fc", 3, as_numpy=True),
+    )
+    assert there.check().ok
+
+
+@pytest.mark.parametrize("name", ["plain", "cut"])
+def test_few_bytes_and_rounds_answer(bucket: Path, name: str) -> None:
+    size = (bucket / "plain" / "rank0.tap").stat().st_size
+    folder, counted = mirrors.mirror(f"file://{bucket}/{name}")
+    assert counted.rounds <= 4
+    assert counted.bytes < size / 50 + 200_000
+    assert Path(folder, "rank0.tap").stat().st_size == size
+    assert mirrors.mirror(f"file://{bucket}/{name}")[1] == (1, 0)  # the list alone
+    whole, _ = mirrors.mirror(f"file://{bucket}/{name}", whole=True)
+    assert Path(whole, "rank0.tap").read_bytes() == (bucket / "plain" / "rank0.tap").read_bytes()
+
+
+def test_an_object_that_was_replaced_is_read_anew(bucket: Path) -> None:
+    url = f"file://{bucket}/plain"
+    assert "other" not in tt.open(url).names()
+    (bucket / "plain" / "rank0.tap").unlink()
+    with tt.record(bucket / "plain") as run:
+        run.log("other", 1.0)
+    assert tt.open(url).names() == ["other"]
+
+
+def test_a_run_that_grows_in_a_store_is_followed(tmp_path: Path) -> None:
+    writer = tt.record(tmp_path / "run")
+    sent = 0
+    counts = []
+    for step in range(4):
+        writer.log("loss", float(step))
+        writer.step()
+        writer.flush()
+        content = (tmp_path / "run" / "rank0.tap").read_bytes()
+        out = tmp_path / "bucket" / segment_key("rank0.tap", sent, len(content))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(content[sent:])
+        sent = len(content)
+        counts.append(len(tt.open(f"file://{tmp_path}/bucket").series("loss")[0]))
+    writer.close()
+    assert counts == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show",),
+        ("nan",),
+        ("health",),
+        ("stats", "loss"),
+        ("explain",),
+        ("export", "loss", "--to", "csv", "-o", "-"),
+        ("check",),
+    ],
+)
+def test_commands_take_urls(bucket: Path, words: tuple[str, ...]) -> None:
+    command, *rest = words
+    here = tensortap(command, "bucket/plain", *rest, folder=bucket.parent)
+    url = f"file://{bucket}/cut"
+    there = tensortap(command, url, *rest, folder=bucket.parent)
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+    cache = os.environ["TENSORTAP_CACHE"]
+    assert cache not in there.stdout or command == "check"
+    if command not in ("check", "explain", "show"):
+        assert there.stdout.replace(url, "bucket/plain") == here.stdout
+    if command != "export":
+        assert url in there.stdout or command in ("check", "stats")
+
+
+def test_folders_in_stores_are_listed_and_asked(bucket: Path) -> None:
+    url = f"file://{bucket}"
+    listed = json.loads(tensortap("ls", url, "--json", folder=bucket).stdout)
+    assert {run["run"] for run in listed["runs"]} == {"plain", "cut"}
+    runs = tt.open_many(url)
+    assert runs.names == [f"{url}/cut", f"{url}/plain"]
+    sql = "select run, count(*) as n from points where site = 'loss' group by run order by run"
+    pytest.importorskip("duckdb")
+    done = tensortap("query", sql, url, "--csv", folder=bucket)
+    assert done.stdout == f"run,n\n{url}/cut,10\n{url}/plain,10\n", done.stderr
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/nothing"
+    with pytest.raises(FileNotFoundError, match=r"there is no run at file:.*nothing; give"):
+        tt.open(url)
+    done = tensortap("show", url, folder=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"tensortap: there is no run at {url}; give")
+    done = tensortap("show", "nonsense9://x/y", folder=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    done = tensortap("rm", url, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tensortap: rm removes local runs only; use the tools of the store\n",
+    )
+
+
+def objects(*keys: str, size: int = 100) -> list[Object]:
+    return [Object(key, size, "") for key in keys]
+
+
+def test_hostile_keys_are_left_out_or_refused() -> None:
+    bad = ["../rank0.tap", "/etc/rank0.tap", "a/../../rank0.tap", "a//rank0.tap", "rank0.tap/x"]
+    assert runs_of(objects(*bad)) == {}
+    with pytest.raises(StoreError, match=r"from byte 0 to 100 is missing"):
+        runs_of(objects("r/rank00000/000000000100-000000000200.seg"))
+    with pytest.raises(StoreError, match=r"from byte 50 to 100 is there twice"):
+        runs_of(
+            objects(
+                "r/rank00000/000000000000-000000000100.seg",
+                "r/rank00000/000000000050-000000000150.seg",
+            )
+        )
+    with pytest.raises(StoreError, match=r"has 100 bytes, and its name says 7"):
+        runs_of(objects("rank00000/000000000000-000000000007.seg"))
+    with pytest.raises(StoreError, match=r"is there twice"):
+        runs_of(objects("rank0.tap", "rank00000/000000000000-000000000100.seg"))
+    with pytest.raises(StoreError, match="more than 1000000 objects"):
+        runs_of(objects("x") * 1_000_001)
+
+
+def test_segments_of_another_file_are_damage(bucket: Path) -> None:
+    record(bucket / "other")
+    cut(bucket / "other", bucket / "mixed")
+    for path in sorted((bucket / "cut").rglob("*.seg"))[3:4]:
+        (bucket / "mixed" / "rank00000" / path.name).write_bytes(path.read_bytes())
+    assert not tt.open(f"file://{bucket}/mixed").check().ok
+
+
+class Broken:
+    """A store that does not keep its word."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def get(self, ranges: Any) -> Any:
+        return [self.answer for _ in ranges]
+
+
+def test_fewer_bytes_than_asked_for_are_an_error() -> None:
+    with pytest.raises(StoreError, match="3 bytes came of the 10 asked for"):
+        read_ranges(Broken(b"abc"), [Range("x", 0, 10)])  # type: ignore[arg-type]
+
+
+def test_near_ranges_are_read_as_one(tmp_path: Path) -> None:
+    asked: list[Range] = []
+
+    class Store:
+        def get(self, ranges: Any) -> list[bytes]:
+            asked.extend(ranges)
+            return [bytes(part.end - part.start) for part in ranges]
+
+    wanted = [Range("a", 0, 10), Range("a", 500_000, 500_010), Range("a", 9_000_000, 9_000_001)]
+    wanted += [Range("b", 0, 70 << 20), Range("b", 5, 5)]
+    read_ranges(Store(), wanted)  # type: ignore[arg-type]
+    assert asked[:2] == [Range("a", 0, 500_010), Range("a", 9_000_000, 9_000_001)]
+    assert [part.end - part.start for part in asked[2:]] == [32 << 20, 32 << 20, 6 << 20]
+
+
+def test_errors_of_stores_have_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
+    text = "https://user:pass@host/x said hunter2hunter2 is wrong"
+    assert hide_secrets(text) == "https://host/x said … is wrong"
+    folder = FsspecFolder(pytest.importorskip("fsspec"), "memory://secret")
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("key hunter2hunter2")
+
+    monkeypatch.setattr(folder.fs, "find", fails)
+    with pytest.raises(StoreError, match=r"^memory://secret: key …$"):
+        folder.objects()
+
+
+def test_only_this_user_may_enter_the_cache(bucket: Path) -> None:
+    folder, _ = mirrors.mirror(f"file://{bucket}/plain")
+    assert Path(folder).stat().st_mode & 0o077 == 0
+    assert (Path(folder) / "rank0.tap").stat().st_mode & 0o077 == 0
