@@ -27,6 +27,8 @@
     X(serve)           \
     X(query)           \
     X(export)          \
+    X(upload)          \
+    X(download)        \
     X(graph)           \
     X(check)           \
     X(top)             \
@@ -129,8 +131,9 @@ const char *tt_call_text(const tt_call *call, const char *option); /* its last t
 tt_exit tt_python_run(tt_call *call);
 /* A run in an object store is read through a local mirror, which Python makes (tensortap.commands.mirrors) before it
  * starts this program again. */
-bool tt_python_is_url(const char *word);         /* "s3://..." */
-const char *tt_python_mirror(const char *url);   /* its mirror, valid until the next call; NULL: none is known */
+bool tt_python_is_url(const char *word); /* "s3://..." */
+const char *tt_python_mirror(
+    const char *url); /* its mirror, valid until the next call; NULL: none is known */
 /* Becomes Python making the mirrors of a command's URLs; argv[0] is not one of its arguments. */
 tt_exit tt_python_fetch(const char *command, int argc, char **argv, tt_error *err);
 

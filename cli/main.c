@@ -74,7 +74,8 @@ static tt_exit open_run(tt_call *call, size_t i)
     char path[4096];
     if (!call->cmd->keeps_ranks && rank != NULL) {
         const char *mirror = tt_python_mirror(call->words[i]);
-        (void)snprintf(path, sizeof path, "%s/rank%s.tap", mirror != NULL ? mirror : call->words[i], rank);
+        (void)snprintf(path, sizeof path, "%s/rank%s.tap", mirror != NULL ? mirror : call->words[i],
+                       rank);
         return tt_overview_open_rank(call->words[i], path, &call->runs[i], call->err);
     }
     tt_exit code = tt_overview_open(call->words[i], &call->runs[i], call->err);
@@ -109,7 +110,8 @@ static bool lacks_mirror(const tt_call *call)
 static tt_exit enter_mirror(tt_call *call)
 {
     static char here[] = ".";
-    const char *mirror = call->cmd->runs == 0 && call->count == 1 ? tt_python_mirror(call->words[0]) : NULL;
+    const char *mirror =
+        call->cmd->runs == 0 && call->count == 1 ? tt_python_mirror(call->words[0]) : NULL;
     if (mirror == NULL)
         return TT_EXIT_FINE;
     if (chdir(mirror) < 0)

@@ -129,12 +129,14 @@ tt_exit tt_python_run(tt_call *call)
             options[count++] = notes[i];
             options[count++] = "";
         }
-    return start(call->cmd->name, options, count, (const char *const *)call->words, call->count, call->err);
+    return start(call->cmd->name, options, count, (const char *const *)call->words, call->count,
+                 call->err);
 }
 
 /* ---- runs in object stores ---------------------------------------------------- */
 
-static const char mirrors_variable[] = "TENSORTAP_MIRRORS"; /* a line with a URL, a line with its mirror, ... */
+static const char mirrors_variable[] =
+    "TENSORTAP_MIRRORS"; /* a line with a URL, a line with its mirror, ... */
 
 bool tt_python_is_url(const char *word)
 {

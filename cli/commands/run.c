@@ -41,6 +41,12 @@ static bool read_ranks(const char *text, void *out)
     return text[-1] == '\0';
 }
 
+static bool read_url(const char *text, void *out)
+{
+    (void)out;
+    return tt_python_is_url(text);
+}
+
 static const char *const boxed[] = { "on", "black-box-bytes" };
 
 static void check(const tt_call *call)
@@ -92,6 +98,8 @@ static const tt_option options[] = {
     { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)",
       .read = tt_range_from_one, .takes = "a number of bytes from 1 on" },
     { "on", "EVENT", "Write the black box also at a spike of the loss", .takes = "spike" },
+    { "upload", "URL", "Copy the run into a folder of an object store while it is written",
+      .read = read_url, .takes = "a URL like s3://team/runs" },
     { "m", "MODULE", "Run a module, as python -m does", .letter = 'm', .is_last = true },
 };
 

@@ -102,6 +102,8 @@ bool tt_block_look(const unsigned char bytes[TT_BLOCK_HEADER], int64_t at, tt_bl
     if (!tt_block_parse(bytes, at, &head))
         return false;
     bool is_end = head.kind == TT_BLOCK_END;
-    *out = (tt_block_about){ .is_end = is_end, .footer = is_end ? head.first_step : 0, .length = head.length };
+    *out = (tt_block_about){ .is_end = is_end,
+                             .footer = is_end ? head.first_step : 0,
+                             .length = head.length };
     return true;
 }

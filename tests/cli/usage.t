@@ -23,6 +23,8 @@ Commands:
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  upload   RUN URL          copy a run into an object store
+  download URL [FOLDER]     copy runs out of an object store
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
@@ -57,6 +59,8 @@ Commands:
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  upload   RUN URL          copy a run into an object store
+  download URL [FOLDER]     copy runs out of an object store
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
@@ -89,6 +93,8 @@ Commands:
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  upload   RUN URL          copy a run into an object store
+  download URL [FOLDER]     copy runs out of an object store
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training

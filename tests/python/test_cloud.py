@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from commands import tensortap
 
 import tensortap as tt
 from tensortap.cloud import mirror as mirrors
+from tensortap.cloud import upload as uploads
 from tensortap.cloud.segments import runs_of, segment_key
 from tensortap.cloud.stores import (
     FsspecFolder,
@@ -257,3 +262,155 @@ def test_only_this_user_may_enter_the_cache(bucket: Path) -> None:
     folder, _ = mirrors.mirror(f"file://{bucket}/plain")
     assert Path(folder).stat().st_mode & 0o077 == 0
     assert (Path(folder) / "rank0.tap").stat().st_mode & 0o077 == 0
+
+
+# ---- writing
+
+
+def wait_for(what: Any, seconds: float = 60) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.05)
+
+
+def joined(bucket: Path, name: str = "rank00000") -> bytes:
+    """Return the segments of a file, one behind the other."""
+    return b"".join(path.read_bytes() for path in sorted((bucket / name).glob("*.seg")))
+
+
+def test_the_objects_of_a_run_are_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "SEGMENT", 1 << 20)
+    record(tmp_path / "run")
+    url = f"file://{tmp_path}/bucket"
+    local = (tmp_path / "run" / "rank0.tap").read_bytes()
+    sent = uploads.upload(tmp_path / "run", url, follow=False, say=print)
+    assert sent == len(local)
+    assert joined(tmp_path / "bucket" / "run") == local
+    assert len(list((tmp_path / "bucket" / "run" / "rank00000").iterdir())) > 3
+    for path in (tmp_path / "bucket" / "run" / "rank00000").iterdir():
+        assert int(path.name[:12]) % 64 == 0
+    assert uploads.upload(tmp_path / "run", url, follow=True, say=print) == 0  # it is all there
+    assert tt.open(f"{url}/run").names() == tt.open(tmp_path / "run").names()
+
+
+def test_an_upload_goes_on_where_the_last_one_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "SEGMENT", 1 << 18)
+    monkeypatch.setattr(uploads, "PATIENCE", 1)
+    record(tmp_path / "run")
+    local = (tmp_path / "run" / "rank0.tap").read_bytes()
+    url, real, calls = f"file://{tmp_path}/bucket", FsspecFolder.create, []
+
+    def fails(self: FsspecFolder, key: str, content: bytes) -> bool:
+        calls.append(key)
+        if len(calls) % 3 == 0:
+            raise StoreError("503 slow down")
+        made = real(self, key, content)
+        if len(calls) % 5 == 0:
+            raise StoreError("reset: the answer was lost")
+        return made
+
+    monkeypatch.setattr(FsspecFolder, "create", fails)
+    total = 0
+    for _ in range(60):
+        try:
+            total += uploads.upload(tmp_path / "run", url, follow=False, say=print)
+            break
+        except StoreError:
+            continue
+    assert joined(tmp_path / "bucket" / "run") == local
+
+
+def test_a_run_is_copied_while_it_is_written(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    with tt.record(tmp_path / "run", upload=url, keep="stats") as run:
+        wait_for(lambda: uploads.is_alive(tmp_path / "run"))
+        run.tensor("x", np.array([1.0, np.nan]))  # sent at once
+        run.step()
+        run.flush()
+        wait_for(lambda: (tmp_path / "bucket" / "run" / "rank00000").exists())
+        seen = tt.open(f"{url}/run")
+        assert seen.first_nonfinite is not None
+    wait_for(lambda: uploads.left(tmp_path / "run") == 0)
+    assert joined(tmp_path / "bucket" / "run") == (tmp_path / "run" / "rank0.tap").read_bytes()
+    wait_for(lambda: not uploads.is_alive(tmp_path / "run"))
+
+
+def test_an_uploader_that_was_killed_is_started_again_at_the_end(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    with tt.record(tmp_path / "run", upload=url) as run:
+        wait_for((tmp_path / "run" / ".upload").exists)
+        os.kill(int((tmp_path / "run" / ".upload").read_text().split("\n")[3]), signal.SIGKILL)
+        wait_for(lambda: not uploads.is_alive(tmp_path / "run"))
+        run.log("loss", 1.0)
+    wait_for(lambda: uploads.left(tmp_path / "run") == 0)
+    assert joined(tmp_path / "bucket" / "run") == (tmp_path / "run" / "rank0.tap").read_bytes()
+
+
+def test_a_program_that_dies_leaves_all_it_wrote_in_the_store(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, tensortap as tt\n"
+        "run = tt.record('run', upload=sys.argv[1])\n"
+        "run.log('loss', 1.0)\n"
+        "run.step()\n"
+        "run.flush()\n"
+        "os._exit(1)\n"
+    )
+    url = f"file://{tmp_path}/bucket"
+    subprocess.run([sys.executable, "-c", code, url], cwd=tmp_path, check=False)
+    wait_for(lambda: uploads.left(tmp_path / "run") == 0)
+    assert tt.open(f"{url}/run").names() == ["loss"]
+    assert tt.open(tmp_path / "run").state == "crashed"
+
+
+def test_the_uploader_is_nobodys_child_and_its_command_has_no_url(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    with tt.record(tmp_path / "run", upload=url):
+        wait_for((tmp_path / "run" / ".upload").exists)
+        pid = (tmp_path / "run" / ".upload").read_text().split("\n")[3]
+        assert "bucket" not in Path(f"/proc/{pid}/cmdline").read_text()
+        with pytest.raises(ChildProcessError):
+            os.waitpid(int(pid), os.WNOHANG)
+    wait_for(lambda: uploads.left(tmp_path / "run") == 0)
+
+
+def test_run_uploads_and_download_brings_it_back(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import tensortap as tt\nprint('trained')\n")
+    pytest.importorskip("torch")
+    record(tmp_path / "runs" / "today", values=False)
+    url = f"file://{tmp_path}/bucket"
+    done = tensortap("upload", "runs/today", url, folder=tmp_path)
+    size = (tmp_path / "runs" / "today" / "rank0.tap").stat().st_size
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{size} bytes sent to {url}/today\n"
+    done = tensortap("download", f"{url}/today", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{size} bytes, in today\n")
+    here, there = tmp_path / "today" / "rank0.tap", tmp_path / "runs" / "today" / "rank0.tap"
+    assert here.read_bytes() == there.read_bytes()
+    done = tensortap("download", f"{url}/today", folder=tmp_path)
+    assert done.returncode == 3
+    assert "is there already; choose another folder" in done.stderr
+    done = tensortap("upload", "runs/today", "nowhere", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tensortap upload: 'nowhere' is no URL like s3://bucket/runs\n",
+    )
+    with pytest.raises(ValueError, match=r"upload must be a URL like 's3://team/runs'"):
+        tt.record(tmp_path / "no", upload="bucket")
+
+
+def test_a_run_of_the_same_name_is_not_mixed_with_another(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    record(tmp_path / "a" / "run", values=True)
+    uploads.upload(tmp_path / "a" / "run", url, follow=False, say=print)
+    with tt.record(tmp_path / "b" / "run") as run:
+        run.log("loss", 1.0)
+    for follow in (False, True):
+        with pytest.raises(uploads.OtherRunError, match=r"the store has another rank0\.tap"):
+            uploads.upload(tmp_path / "b" / "run", url, follow=follow, say=print)
+    record(tmp_path / "c" / "run", values=True)  # longer than what the store has
+    with pytest.raises(uploads.OtherRunError, match=r"the store has another rank0\.tap"):
+        uploads.upload(tmp_path / "c" / "run", url, follow=False, say=print)

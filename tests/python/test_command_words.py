@@ -32,7 +32,19 @@ COMMANDS = [
     "report",
     "serve",
 ]
-COMMANDS += ["query", "export", "graph", "check", "top", "rm", "examples", "skill", "help"]
+COMMANDS += [
+    "query",
+    "export",
+    "upload",
+    "download",
+    "graph",
+    "check",
+    "top",
+    "rm",
+    "examples",
+    "skill",
+    "help",
+]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from tensortap.files.imports import needed
@@ -184,6 +183,7 @@ class ObstoreFolder:
 
     def get(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return the bytes of each range."""
+        from concurrent.futures import ThreadPoolExecutor
 
         def one(part: Range) -> bytes:
             return bytes(

@@ -92,6 +92,12 @@ def rank_and_size() -> tuple[int, int]:
         return 0, 1
 
 
+def is_first_of_node() -> bool:
+    """Return whether this is the first process of the job on its machine, as a launcher says."""
+    local = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"
+    return local == "0"
+
+
 def read_ranks(text: str) -> list[int]:
     """Return the ranks of a text such as "0-7,12"; raise ValueError for any other."""
     found: set[int] = set()

@@ -46,6 +46,7 @@ class Recording(_core.Recorder):
     guard: Guard | None = None  # with record(health=...)
     box: Box | None = None  # the black box
     is_idle: bool = False  # this rank does not record
+    upload: str | None = None  # where this process has the run copied to
     _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
@@ -109,6 +110,10 @@ class Recording(_core.Recorder):
         if self.box is not None:
             self.box.close()
         super().close(timeout=timeout)
+        if self.upload is not None:
+            from tensortap.cloud import upload as uploads
+
+            uploads.finish(self.path, self.upload)
 
     def check_only(self) -> None:
         """Warn once about each glob in *only* that matches nothing seen so far."""
@@ -242,6 +247,7 @@ def record(
     black_box_on: Literal["spike"] | None = None,
     only_ranks: str | Sequence[int] | None = None,
     sample_ranks: int | None = None,
+    upload: str | None = None,
 ) -> Recording:
     """Record a run until it is closed.
 
@@ -276,6 +282,8 @@ def record(
         only_ranks: Ranks of a distributed job that record, such as "0-7,12" or [0, 8]. On others
             nothing is watched or written.
         sample_ranks: So many ranks record, evenly spread.
+        upload: URL of a folder in an object store, such as "s3://team/runs", into which a process
+            of its own copies the run while it is written.
 
     Returns:
         The open run. Use it as a context manager, or call `close()`.
@@ -306,6 +314,8 @@ def record(
     if sample_ranks is not None:
         accepted = "a number of ranks, 1 or more, or None"
         _check("sample_ranks", sample_ranks, int, accepted, lambda count: count >= 1)
+    if upload is not None:
+        _check_url(upload)
     if health not in ("warn", "stop", None):
         raise ValueError(f"health must be 'warn', 'stop' or None, not {health!r}")
     if overflow not in ("wait", "drop"):
@@ -351,6 +361,9 @@ def record(
         run.note(untested)
         if rank == recorded[0]:
             print(f"tensortap: {untested}", file=sys.stderr)
+    if upload is not None and program.is_first_of_node():
+        run.upload = upload
+        _start_upload(run, folder, upload)
     if world_size > 1:
         Places.of(run)
     if box is not None:
@@ -368,6 +381,23 @@ def record(
             run.close()
             raise
     return run
+
+
+def _check_url(upload: str) -> None:
+    from tensortap.cloud.stores import is_url
+
+    if not is_url(upload):
+        raise ValueError(f"upload must be a URL like 's3://team/runs', or None, not {upload!r}")
+
+
+def _start_upload(run: Recording, folder: Path, url: str) -> None:
+    """Start the process that copies the run; the training goes on without it if that fails."""
+    from tensortap.cloud import upload
+
+    try:
+        upload.start(folder.absolute(), url)
+    except (OSError, ValueError, RuntimeError) as error:
+        session.warn(f"tensortap: the upload could not be started: {error}", run=run)
 
 
 def _recorded_ranks(
