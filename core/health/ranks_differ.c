@@ -7,8 +7,8 @@
 #include <string.h>
 
 TT_RULE(ranks_differ, "ranks-differ", ERROR,
-        /* looks at */ "parameter/* and gradient/* that several ranks have whole",
-        "A rank holds other parameters, or other reduced gradients, than its replicas.",
+        /* looks at */ "parameter/*, gradient/* and buffer/* that several ranks have whole",
+        "A rank holds other parameters, reduced gradients or buffers than its replicas.",
         /* what to do */
         "let DistributedDataParallel, or what else spreads the model, reduce every gradient, and change "
         "nothing on one rank alone",

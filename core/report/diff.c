@@ -488,6 +488,14 @@ static tt_status add_pair(pair_list *all, sides *s, int32_t file_a, int32_t file
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
 }
 
+/* Is it a running statistic of a batch norm?  It is made of activations, which are compared; rounding that a bias in
+ * front of the norm makes steps of shows in it, and its own size says nothing about that. */
+static bool is_running(const char *name)
+{
+    return tt_name_begins(name, "buffer/") &&
+           (tt_name_ends(name, "running_mean") || tt_name_ends(name, "running_var"));
+}
+
 static int64_t points_of(const tt_run *run)
 {
     int64_t points = 0;
@@ -535,6 +543,7 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
             for (int32_t s = 0; st == TT_OK && s < tt_run_site_count(run); s++) {
                 const char *name = tt_run_site_name(run, s);
                 if (!tt_site_is_shown(name, options->only) ||
+                    (options->only == NULL && is_running(name)) ||
                     (options->ignore != NULL && tt_glob_match(options->ignore, name)))
                     continue;
                 int32_t in_a = pass == 1 ? find_partner(a, name, options->rename, true) : -1;

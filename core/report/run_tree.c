@@ -104,7 +104,7 @@ static uint64_t look_of(const tt_point *p)
 /* Returns what separates the names of modules, or lines, below this kind ("activation/x.y"). */
 static const char *joint_of(const char *name)
 {
-    static const char *const kinds[] = { "activation", "activation_gradient", "gradient",
+    static const char *const kinds[] = { "activation", "activation_gradient", "buffer", "gradient",
                                          "input",      "parameter",           "line" };
     enum { KINDS = sizeof kinds / sizeof *kinds };
     for (size_t i = 0; i < KINDS; i++)

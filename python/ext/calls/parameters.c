@@ -54,7 +54,10 @@ PyObject *calls_parameter_get(binding_state *state, const calls_parameter *param
     if (PyWeakref_GetRef(parameter->module, &module) <= 0)
         return NULL; /* gone */
     dict = PyObject_GenericGetDict(module, NULL);
-    PyObject *table = dict != NULL ? PyDict_GetItemWithError(dict, state->calls->parameters) : NULL;
+    PyObject *table = dict != NULL
+                          ? PyDict_GetItemWithError(dict, parameter->is_buffer ? state->calls->buffers
+                                                                               : state->calls->parameters)
+                          : NULL;
     if (table != NULL && PyDict_Check(table))
         found = Py_XNewRef(PyDict_GetItemWithError(table, parameter->key));
     if (found != NULL && !tensor_torch_is_tensor(&state->torch, found))

@@ -14,6 +14,7 @@ typedef struct calls_parameter {
     PyObject *module; /* owned or NULL; weak reference */
     PyObject *key;    /* owned or NULL; in module._parameters */
     PyObject *name;   /* owned or NULL; as users know it */
+    bool is_buffer;   /* the key is one of module._buffers */
 } calls_parameter;
 
 /* { 0 } at first. */

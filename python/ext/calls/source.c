@@ -20,6 +20,7 @@ static const struct {
     { offsetof(calls_state, training), "training" },
     { offsetof(calls_state, self), "self" },
     { offsetof(calls_state, parameters), "_parameters" },
+    { offsetof(calls_state, buffers), "_buffers" },
     { offsetof(calls_state, modules), "_modules" },
     { offsetof(calls_state, dynamo), "torch._dynamo" },
     { offsetof(calls_state, pipelining), "torch.distributed.pipelining" },

@@ -201,8 +201,8 @@ void calls_traced_set_products(binding_state *state, const calls_consumer *consu
 
 /* What the source knows, in the extension's state.  References first, from slot to callbacks. */
 typedef struct calls_state {
-    PyObject *slot, *training, *self; /* owned; interned */
-    PyObject *parameters, *modules;   /* owned; interned; "_parameters", "_modules" */
+    PyObject *slot, *training, *self;         /* owned; interned */
+    PyObject *parameters, *buffers, *modules; /* owned; interned; "_parameters", "_buffers", "_modules" */
     calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */

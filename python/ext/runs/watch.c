@@ -72,6 +72,7 @@ static void watch_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     calls_consumer_clear(&watch->consumer);
     calls_parameters_free(&watch->parameters);
+    calls_parameters_free(&watch->buffers);
     PyMem_Free(watch->addends);
     runs_watch_forget_awaited(watch);
     Py_CLEAR(watch->recorder);
@@ -150,6 +151,8 @@ static PyObject *watch_wants(PyObject *self, PyObject *name)
 static PyMethodDef methods[] = {
     CALLS_CONSUMER_METHODS,
     { "set_parameters", runs_watch_set_parameters, METH_O, "Prepare a list of (name, module, key)." },
+    { "set_buffers", runs_watch_set_buffers, METH_O, "Set the buffers to read: (name, module, key)." },
+    { "read_buffers", runs_watch_read_buffers, METH_NOARGS, "Record the buffers that have changed." },
     { "read_parameters", runs_watch_read_parameters, METH_VARARGS,
       "Record parameters and gradients; return the norm of the gradients." },
     { "parameter_ids", runs_watch_parameter_ids, METH_NOARGS, "Return id() of each parameter; 0: gone." },

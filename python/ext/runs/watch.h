@@ -109,6 +109,7 @@ typedef struct runs_watch {
     PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
     PyObject *gradients_key;     /* owned; "grad_tensors", that of its second */
     calls_parameters parameters; /* of runs_watch_parameter */
+    calls_parameters buffers;    /* of watch_buffers.c */
     char *addends;               /* owned; elements of gradients that are addends, as they arrived */
     size_t addends_len, addends_cap;
     Py_ssize_t bad_count; /* of gradients that are RUNS_GRADIENT_BAD */
@@ -192,9 +193,13 @@ int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const run
 
 extern const calls_table runs_watch_calls;
 
+/* Hashes a few elements, evenly over the tensor; -1: they cannot be read here. */
+int64_t runs_watch_mark(const runs_watch *self, PyObject *tensor);
 /* Parameters.  Each is a method of Watch. */
 PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list);
 PyObject *runs_watch_read_parameters(PyObject *self, PyObject *which);
+PyObject *runs_watch_set_buffers(PyObject *self, PyObject *list);
+PyObject *runs_watch_read_buffers(PyObject *self, PyObject *none);
 PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *none);
 PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index);
 PyObject *runs_watch_end_step(PyObject *self, PyObject *none);

@@ -40,8 +40,7 @@ static held_gradient gradient_of(const runs_watch *self, PyObject *parameter)
     return found;
 }
 
-/* Hashes a few elements, evenly over the tensor; -1: they cannot be read here. */
-static int64_t sample_mark(const runs_watch *self, PyObject *tensor)
+int64_t runs_watch_mark(const runs_watch *self, PyObject *tensor)
 {
     enum { ELEMENTS = 64 };
     tensor_view view;
@@ -66,7 +65,7 @@ static int64_t version_of(const runs_watch *self, const held_gradient *gradient)
 {
     uint32_t version;
     if (gradient->is_local)
-        return sample_mark(self, gradient->tensor);
+        return runs_watch_mark(self, gradient->tensor);
     return tensor_version_read(&self->state->torch, gradient->tensor, VERSION_GUARDED, &version)
                ? (int64_t)version
                : -1;

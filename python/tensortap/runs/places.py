@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from tensortap.compiled.hooks import unseen
-from tensortap.models.modules import module_name
+from tensortap.models.modules import ROOT, module_name
 from tensortap.models.placement import (
     BATCH,
     REPLICA,
@@ -159,7 +159,7 @@ class Places:
     @MESHES.guards(False)
     def _place(self, site: int, name: str, tensor: Any, spec: Any, step: int) -> bool:
         kind, _, path = name.partition("/")
-        is_parameter = kind in ("parameter", "gradient")
+        is_parameter = kind in ("parameter", "gradient", "buffer")
         module, model = self._find(kind, path)
         asks_graph = kind == "activation" and model is not None and bool(model.others)
         is_plain = spec is None or not is_sharded(tensor)
@@ -174,7 +174,8 @@ class Places:
         elif model is None:
             return False
         elif is_parameter:
-            found = self._of_plain_parameter(path, tensor, model)
+            is_shared = kind != "buffer" or is_shared_by_ranks(module)
+            found = self._of_plain_parameter(path, tensor, model, is_shared)
         else:
             found = self._of_plain_tensor(kind, path, tensor, module, model)
         if found is not None:
@@ -187,6 +188,9 @@ class Places:
         """Return the module and the model of a site; of what the program records itself none."""
         if kind in ("parameter", "gradient"):
             return None, self._parameters.get(path)
+        if kind == "buffer":
+            owner = self._modules.get(path.rpartition(".")[0] or ROOT)
+            return owner[0]() if owner is not None else None, self._parameters.get(path)
         if kind == "loss":
             models = list(self._models.values())
             return None, models[0] if len(models) == 1 else None
@@ -218,12 +222,19 @@ class Places:
         spreads = tuple(said.values())
         return (grid, part.along(spreads)) if grid is not None else None
 
-    def _of_plain_parameter(self, path: str, tensor: Any, model: Model) -> tuple[Grid, Part] | None:
-        """Place a plain parameter: replicas under DDP, whole on a stage; else nobody says so."""
+    def _of_plain_parameter(
+        self, path: str, tensor: Any, model: Model, is_shared: bool
+    ) -> tuple[Grid, Part] | None:
+        """Place a plain parameter: replicas under DDP, whole on a stage; else nobody says so.
+
+        Of buffers DDP keeps only those alike that no rank changes by its own part of the batch.
+        """
         axes = (*model.data, *model.others)
         grid = grid_of(axes) if axes else None
         is_replica = (
-            model.wrapper in ("ddp", "stage") and not model.others and not model.ignores(path)
+            (model.wrapper == "stage" or (model.wrapper == "ddp" and is_shared))
+            and not model.others
+            and not model.ignores(path)
         )
         if grid is None or tensor is None:
             return None
@@ -306,6 +317,18 @@ class Places:
             mesh = recorder.mesh(grid.names, grid.sizes, grid.coordinate, ranks)
             self._meshes[grid] = mesh
         recorder.place(site, step, mesh, part.source, part.spreads, part.shape, part.boxes)
+
+
+def is_shared_by_ranks(module: Any) -> bool:
+    """Return whether the ranks of DDP keep the buffers of a module alike."""
+    return type(module).__name__ == "SyncBatchNorm"
+
+
+def keeps_own_statistics(module: Any) -> bool:
+    """Return whether a module has running statistics of this rank's part of the batch."""
+    kinds = {one.__name__ for one in type(module).__mro__}
+    has_any = getattr(module, "track_running_stats", False)
+    return bool(has_any) and "_BatchNorm" in kinds and not is_shared_by_ranks(module)
 
 
 def _merge(

@@ -402,6 +402,7 @@ class Steps(optimizers.Listener):
                     norm = one.core.read_parameters(which, wants_norm and one.has_gradients)
                     if which is not None and not one.is_frozen_read:
                         self._read_frozen(one)
+                    one.core.read_buffers()
                 norms += [] if norm is None else [norm]
                 one.fetch(waits=one.on_nonfinite not in (None, "warn"))
             is_clipped = any(one.core.clipped for one, _ in plan.parts)

@@ -37,10 +37,10 @@ from tensortap.models.modules import (
 )
 from tensortap.private.autograd import LOSS
 from tensortap.private.meshes import gathered, offloads_gradients
-from tensortap.private.modules import parameters_of, wrapper_of
+from tensortap.private.modules import buffers_of, parameters_of, wrapper_of
 from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
-from tensortap.runs.places import Places
+from tensortap.runs.places import Places, keeps_own_statistics
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, IS_SHARDED, REQUIRES_GRAD, Steps
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ OFFLOADED = (
 FLAT = (
     "parameters of FullyShardedDataParallel are parts of flat ones: which part of a parameter a "
     "rank has is not known"
+)
+OWN_STATISTICS = (
+    "each rank has its own running statistics of batch norms: nothing is wrong with that, and they "
+    "are not compared; torch.nn.SyncBatchNorm shares them"
 )
 MAIN_GRAD = "gradients that are kept in main_grad (Megatron) are not seen"
 EMPTY = "parameters that ZeRO-3 keeps elsewhere between calls (DeepSpeed) are not seen"
@@ -202,9 +206,18 @@ class Watched:
             self._add(module, prefix + (path or ROOT), is_called and can_run(module))
         parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
         self.core.set_parameters(parameters)
+        buffers = [
+            (prefix + path, module, key)
+            for path, module, key in tensors_of(walk(model), buffers_of)
+            if buffers_of(module)[key].is_floating_point()
+        ]
+        self.core.set_buffers(buffers)
         if program.rank_and_size()[1] > 1:
             named = [(prefix + (path or ROOT), module) for path, module, _ in walk(model)]
-            Places.of(recorder).add(model, named, [name for name, _, _ in parameters])
+            tensors = [name for name, _, _ in (*parameters, *buffers)]
+            Places.of(recorder).add(model, named, tensors)
+            if any(keeps_own_statistics(module) for _, module, _ in buffers):
+                recorder.note(OWN_STATISTICS)
         self._model = ref(model)
         self.prefix = prefix
         self._notes: set[str] = set()  # those that were written
