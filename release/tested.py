@@ -31,16 +31,22 @@ Row = dict[str, str]
 
 def git(*words: str) -> str:
     """Return what git says about the tree."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return ""
     return done.stdout.strip()
 
 
 def note(what: str, result: str) -> None:
-    """Keep one result until it is written."""
+    """Keep one result until it is written; without git nobody knows what was tested."""
+    commit = git("rev-parse", "--short=9", "HEAD")
+    if not commit:
+        return
     row = {
         "what": what,
         "result": result,
-        "commit": git("rev-parse", "--short=9", "HEAD"),
+        "commit": commit,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "changed": git("status", "--porcelain", "--untracked-files=no"),
     }

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from commands import tensortap
-from torch import nn
 
 import tensortap as tt
 from tensortap import _core
 from tensortap.blackbox import file as box_file
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(4, 3)
 CAUSAL = torch.triu(torch.full((4, 4), -torch.inf), 1)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
 from commands import tensortap
 from ranks import run_ranks, said
-from torch import nn
 
 import tensortap as tt
+
+torch = pytest.importorskip("torch")
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
 
 
 def train(rank: int, world: int, folder: str, how: str) -> None:

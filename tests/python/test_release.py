@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,11 +18,16 @@ import check  # noqa: E402
 import libraries  # noqa: E402
 import readme  # noqa: E402
 
+needs_git = pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="no git, or no clone"
+)
+
 
 def test_version_day_and_address_are_the_same_everywhere() -> None:
     assert list(check.disagreements()) == []
 
 
+@needs_git
 def test_a_release_with_placeholders_is_refused() -> None:
     said = list(check.obstacles())
     is_placeholder = ".invalid" in (ROOT / "pyproject.toml").read_text()
@@ -39,6 +45,7 @@ def test_links_of_the_readme_lead_to_the_source_and_to_files_that_exist() -> Non
         assert (ROOT / link.removeprefix(start)).exists(), link
 
 
+@needs_git
 def test_address_of_the_source_is_written_in_two_places_only() -> None:
     host = readme.source().split("/")[2]
     words = ["git", "grep", "-l", "--untracked", host]
