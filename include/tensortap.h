@@ -280,6 +280,20 @@ size_t tt_sample_count(const tt_sample *sample);                        /* slice
 const tt_sample_slice *tt_sample_at(const tt_sample *sample, size_t i); /* borrowed */
 bool tt_sample_is_partial(const tt_sample *sample);                     /* some elements are left out */
 
+/* ---- tokens ------------------------------------------------------------- */
+
+enum {
+    TT_SKETCH_FLOATS = 17, /* of a token: its l2 norm, then eight complex numbers */
+    TT_SKETCH_BYTES = TT_SKETCH_FLOATS * 4,
+};
+
+/* Returns how many tokens a tensor has: rows of its flattened leading dimensions.  0: it has none, as it has
+ * fewer than two dimensions or is not of floats. */
+int64_t tt_sketch_tokens(const tt_tensor *t);
+/* Writes TT_SKETCH_FLOATS for each token.  Sketches of one width can be compared and added: their distance
+ * estimates that of the tokens.  core/summary/sketch.h has the definition.  A token with NaN or Inf has NaN. */
+void tt_sketch_compute(const tt_tensor *t, float *out);
+
 /* ---- attention ---------------------------------------------------------- */
 
 typedef struct tt_attention_options {
@@ -386,6 +400,7 @@ typedef struct tt_event {
     const tt_digest *placed; /* of tt_placed_compute */
     const tt_hist *hist;
     const tt_sample *sample; /* of tensor */
+    const float *tokens;     /* of tensor, as tt_sketch_compute writes them */
     const double *scalar;
     /* For a caller with has_value that must not wait with its lock held: leave() releases the
      * lock before a wait, enter() takes it again.  enter() returns false if the memory of tensor
@@ -627,6 +642,10 @@ tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt
 /* Reads a point's sample and the type of its elements. */
 tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, tt_sample **out,
                         tt_dtype *dtype, tt_error *err);
+
+/* Reads the sketches of a point's tokens: TT_SKETCH_FLOATS each, of at most cap tokens; *count: how many there are. */
+tt_status tt_run_tokens(tt_run *run, int32_t file, int32_t site, int64_t index, float *out, size_t cap,
+                        size_t *count, tt_error *err);
 
 typedef struct tt_value {
     tt_dtype dtype;

@@ -46,6 +46,18 @@ tt_status tt_buf_printf(tt_buf *buf, const char *format, ...) __attribute__((for
 void tt_buf_clear(tt_buf *buf);           /* keeps the memory, forgets a failure */
 void tt_buf_cut(tt_buf *buf, size_t len); /* drops what lies beyond len */
 
+/* ---- tokens -------------------------------------------------------------- */
+
+/* Writes by what each of the eight sums of a token is multiplied if its features stand so many blocks of 64 further on. */
+void tt_sketch_turn(int64_t blocks, double out[16]);
+
+/* ---- weights ------------------------------------------------------------- */
+
+/* Writes a digest of each row (first dimension) and each column (all others) of a matrix, of its values rounded to
+ * bfloat16.  The lowest bit is 0 if it is constant, and so identifies nothing.  A vector is one row.  TT_EDTYPE: complex numbers. */
+tt_status tt_axes_compute(const tt_tensor *t, uint64_t *rows, uint64_t *columns);
+void tt_axes_sizes(const tt_tensor *t, int64_t *rows, int64_t *columns);
+
 /* ---- time --------------------------------------------------------------- */
 
 double tt_clock_seconds(void); /* since some moment: for measuring, never set back */

@@ -81,7 +81,7 @@ PACKAGES = {
         *QUARANTINE,
     },
     "findings": {"models", "answers", "runs"},
-    "implementations": {"models"},
+    "implementations": {"models", "runs"},
     **{
         name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
         for name in FRONT_ENDS - {"operators"}
@@ -93,6 +93,7 @@ PACKAGES = {
         "blackbox",
         "runs",
         "cloud",
+        "implementations",
         *QUARANTINE,
         *FRONT_ENDS,
     },

@@ -282,8 +282,26 @@ static tt_status print_json(const tt_diff *diff)
     return tt_json_end(TT_OK);
 }
 
+static void check(const tt_call *call)
+{
+    static const char *const aligned[] = { "map", "write-map" };
+    static const char *const by_name[] = { "rank", "rtol", "atol", "step", "only", "ignore", "rename" };
+    const bool has_align = tt_call_has(call, "align"), has_weights = tt_call_has(call, "weights");
+    if (has_align && has_weights)
+        tt_cmd_refuse(call->cmd, "--weights and --align do not go together");
+    for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+        if (tt_call_has(call, aligned[i]) && !has_align)
+            tt_cmd_refuse(call->cmd, "--%s needs --align tokens", aligned[i]);
+    for (size_t i = 0; i < sizeof by_name / sizeof *by_name && (has_align || has_weights); i++)
+        if (tt_call_has(call, by_name[i]))
+            tt_cmd_refuse(call->cmd, "--%s does not go with --%s", by_name[i],
+                          has_align ? "align" : "weights");
+}
+
 static tt_exit diff_command(tt_call *call)
 {
+    if (tt_call_has(call, "align") || tt_call_has(call, "weights"))
+        return tt_python_run(call);
     tt_run *a = call->runs[0], *b = call->runs[1];
     tt_diff *diff = NULL;
     tt_diff_options *options = &args.options;
@@ -325,6 +343,16 @@ static const tt_option options[] = {
     { "rename", "OLD=NEW",
       "OLD in names of the first run is NEW in the second; detected if all names then match",
       .to = &args.rename, read_rename, "OLD=NEW" },
+    { "align", "HOW",
+      "tokens: the runs are two implementations of one model; modules are paired by their weights, "
+      "tokens "
+      "by their ids (needs --keep tokens)",
+      .takes = "tokens" },
+    { .name = "map", "FILE", "Pairs of modules that are known better, as --write-map writes them" },
+    { .name = "write-map", "FILE", "Write the pairs that were found" },
+    { .name = "weights",
+      NULL,
+      "Compare the weights alone: equal, rounded, different, missing (needs --keep tokens)" },
 };
 
 const tt_cmd tt_cmd_diff = {
@@ -332,7 +360,8 @@ const tt_cmd tt_cmd_diff = {
     .doc =
         "Find where two runs diverge: the first site that differs by more than rounding, and the worst.  "
         "Exit code 0: identical, or within noise; 1: they differ.\v"
-        "For example: tensortap diff runs/before runs/after --step 0:100",
+        "For example: tensortap diff runs/before runs/after --step 0:100\n"
+        "Trainer and engine: tensortap diff --align tokens runs/trainer runs/engine",
     TT_OPTIONS(options),
     .json = TT_JSON,
     .least = 2,
@@ -341,5 +370,6 @@ const tt_cmd tt_cmd_diff = {
     .joins = true,
     .missing = "name two runs; 'tensortap ls' lists them",
     .extra = "name two runs",
+    .check = check,
     .run = diff_command,
 };

@@ -79,7 +79,7 @@ static tt_status fill_histograms(tt_arrow_walk *walk, tt_arrow_batch *batch, tt_
         if (st == TT_OK && chunk.columns[TT_COLUMN_HIST].at == NULL)
             continue;
         if (st == TT_OK)
-            st = tt_chunk_unpack(&chunk, TT_PRODUCT_SAMPLE, &walk->points);
+            st = tt_chunk_unpack(&chunk, (uint32_t)TT_PRODUCT_SAMPLE | TT_PRODUCT_TOKENS, &walk->points);
         for (uint32_t i = 0; st == TT_OK && i < walk->points.n; i++) {
             int64_t step = (int64_t)walk->points.cells[TT_COLUMN_STEP][i];
             if (step >= walk->first_step && step <= walk->last_step)

@@ -221,13 +221,19 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
     const tt_tensor *t = e->tensor;
     size_t hist = e->hist != NULL ? tt_hist_pack_bound(e->hist) : 0;
     size_t sample = e->sample != NULL ? tt_sample_pack_bound(e->sample, t->dtype) : 0;
+    size_t tokens = e->tokens != NULL ? (size_t)tt_sketch_tokens(t) * TT_SKETCH_BYTES : 0;
     size_t tail = (e->stats != NULL ? sizeof *e->stats : 0) + (t != NULL ? (size_t)t->ndim * 8 : 0) +
                   (digest != NULL ? sizeof *digest : 0) + (e->placed != NULL ? sizeof *e->placed : 0) +
-                  hist + sample;
+                  hist + sample + tokens;
     uint32_t slots = 1 + slots_for(tail);
     if (slots > rec->queue.slots / 4) { /* a sample of megabytes is none */
         slots = 1 + slots_for(tail - sample);
         sample = 0;
+    }
+    if (slots > rec->queue.slots / 4 && tokens > 0) { /* more tokens than a block of the file holds */
+        count_drop(rec, slots_for(tokens));
+        slots = 1 + slots_for(tail - tokens);
+        tokens = 0;
     }
     uint64_t at;
     tt_record *record =
@@ -251,7 +257,7 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
                     (e->stats != NULL ? TT_PRODUCT_STATS : 0) | (digest != NULL ? TT_PRODUCT_DIGEST : 0) |
                     (e->placed != NULL ? TT_PRODUCT_PLACED : 0) |
                     (e->hist != NULL ? TT_PRODUCT_HIST : 0) | (sample > 0 ? TT_PRODUCT_SAMPLE : 0) |
-                    (row >= 0 ? TT_PRODUCT_VALUE : 0),
+                    (row >= 0 ? TT_PRODUCT_VALUE : 0) | (tokens > 0 ? TT_PRODUCT_TOKENS : 0),
     };
     char *to = (char *)record + sizeof *record;
     put(&to, e->stats, e->stats != NULL ? sizeof *e->stats : 0);
@@ -262,6 +268,8 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         record->text_len = (uint32_t)tt_hist_pack(e->hist, to);
     if (sample > 0)
         record->more_len = (uint32_t)tt_sample_pack(e->sample, t->dtype, to + record->text_len);
+    to += record->text_len + record->more_len;
+    put(&to, e->tokens, tokens);
     tt_queue_commit(&rec->queue, at);
     atomic_fetch_add_explicit(&rec->events, 1, memory_order_relaxed);
 }
@@ -269,7 +277,7 @@ static void push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
 tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
 {
     if (!has_site(rec, e->site) || (e->has_value && e->tensor == NULL) ||
-        (e->sample != NULL && e->tensor == NULL) || e->phase >= TT_PHASE_COUNT_)
+        ((e->sample != NULL || e->tokens != NULL) && e->tensor == NULL) || e->phase >= TT_PHASE_COUNT_)
         return TT_EINVAL;
     if (!e->has_value) {
         push_point(rec, e, e->digest, -1);

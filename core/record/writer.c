@@ -123,10 +123,10 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
     tt_status st = TT_OK;
     while (st == TT_OK && n > 0) {
         uint32_t now = 0, products = 0;
-        size_t bytes = 0; /* histograms and samples make chunks large */
+        size_t bytes = 0; /* histograms, samples and sketches make chunks large */
         while (now < n && now < TT_CHUNK_POINTS_MAX && bytes < TT_COLUMN_BYTES_MAX / 4) {
             products |= records[now]->products;
-            bytes += (size_t)records[now]->text_len + records[now]->more_len;
+            bytes += (size_t)records[now]->slots * TT_SLOT;
             now++;
         }
         tt_points_clear(points);

@@ -10,7 +10,7 @@
 
 enum {
     EVERY_PRODUCT = TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST | TT_PRODUCT_HIST |
-                    TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE
+                    TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE | TT_PRODUCT_TOKENS
 };
 
 uint32_t tt_plan_products(const tt_plan *plan, const char *name)
@@ -29,7 +29,8 @@ static uint32_t product_of(const char *word, size_t len)
         uint32_t product;
     } words[] = { { "stats", TT_PRODUCT_STATS },   { "hist", TT_PRODUCT_HIST },
                   { "digest", TT_PRODUCT_DIGEST }, { "sample", TT_PRODUCT_SAMPLE },
-                  { "value", TT_PRODUCT_VALUE },   { "placed", TT_PRODUCT_PLACED } };
+                  { "value", TT_PRODUCT_VALUE },   { "placed", TT_PRODUCT_PLACED },
+                  { "tokens", TT_PRODUCT_TOKENS } };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strlen(words[i].name) == len && memcmp(words[i].name, word, len) == 0)
             return words[i].product;
@@ -47,11 +48,11 @@ tt_status tt_products_parse(const char *text, uint32_t *out, tt_error *err)
             end--;
         uint32_t product = product_of(rest, end);
         if (product == 0)
-            return tt_fail(
-                err, TT_EINVAL,
-                "keep must be 'stats', 'hist', 'digest', 'sample', 'value', 'placed' or several "
-                "('stats,value'), not '%.*s'",
-                (int)(end < 80 ? end : 80), rest);
+            return tt_fail(err, TT_EINVAL,
+                           "keep must be 'stats', 'hist', 'digest', 'sample', 'value', 'tokens', "
+                           "'placed' or several "
+                           "('stats,value'), not '%.*s'",
+                           (int)(end < 80 ? end : 80), rest);
         products |= product;
         rest += len;
         if (*rest == '\0')

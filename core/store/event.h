@@ -4,7 +4,7 @@
  * For store and record.  A record is a head of one slot (64 bytes) and a tail,
  * padded to whole slots.  The tail of a point holds, in this order and only
  * where `products`, `ndim` and the lengths say so: tt_stats, shape (int64_t
- * each), tt_digest, histogram bytes, sample bytes.  The tail of a note is its
+ * each), tt_digest, histogram bytes, sample bytes, sketches of its tokens.  The tail of a note is its
  * text, that of a section its bytes; that of a piece of a value is a tt_value_head and the bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_EVENT_H

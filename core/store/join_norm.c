@@ -35,7 +35,7 @@ static tt_status add_norm(tt_norms *n, const tt_join *joined, const tt_index_sit
         tt_chunk chunk;
         st = tt_chunk_parse(&chunk, joined->bytes.data + row->chunks[k].at, row->chunks[k].len);
         if (st == TT_OK)
-            st = tt_chunk_unpack(&chunk, TT_PRODUCT_HIST, &points);
+            st = tt_chunk_unpack(&chunk, (uint32_t)TT_PRODUCT_HIST | TT_PRODUCT_TOKENS, &points);
     }
     for (uint32_t i = 0; st == TT_OK && i < points.n; i++) {
         tt_point p;

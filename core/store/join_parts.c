@@ -69,7 +69,7 @@ static tt_status append(const tt_chunk *chunk, tt_points *out)
     size_t lengths[TT_COLUMN_COUNT_];
     for (size_t c = 0; c < TT_COLUMN_COUNT_; c++)
         lengths[c] = out->bytes[c].len;
-    tt_status st = tt_chunk_unpack(chunk, TT_PRODUCT_SAMPLE, out);
+    tt_status st = tt_chunk_unpack(chunk, (uint32_t)TT_PRODUCT_SAMPLE | TT_PRODUCT_TOKENS, out);
     if (st == TT_OK)
         return st;
     out->n = n;

@@ -6,12 +6,14 @@
 #include "store/pack.h"
 #include "store/run.h"
 
+#include <string.h>
+
 static tt_status describe(const tt_run *run, int32_t file, tt_status st, tt_error *err)
 {
     return tt_tap_fail(run->taps[file], st, err, "a point");
 }
 
-/* Makes a chunk the one in run->points; histograms and samples only if it is to be whole. */
+/* Makes a chunk the one in run->points; histograms, samples and sketches only if it is to be whole. */
 static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const tt_index_chunk *entry,
                       bool is_whole)
 {
@@ -23,7 +25,9 @@ static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const
     tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
     if (st == TT_OK) {
         tt_points_clear(&run->points);
-        st = tt_chunk_unpack(&chunk, is_whole ? 0 : TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE, &run->points);
+        st = tt_chunk_unpack(
+            &chunk, is_whole ? 0 : (uint32_t)TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE | TT_PRODUCT_TOKENS,
+            &run->points);
     }
     if (st == TT_OK || st == TT_EFORMAT) { /* whoever goes on with the next point asks again */
         run->points_st = st;
@@ -192,4 +196,22 @@ tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, 
         return st;
     st = tt_sample_unpack(bytes, len, out, dtype);
     return st == TT_OK ? st : describe(run, file, st, err);
+}
+
+tt_status tt_run_tokens(tt_run *run, int32_t file, int32_t site, int64_t index, float *out, size_t cap,
+                        size_t *count, tt_error *err)
+{
+    const char *bytes;
+    size_t len;
+    tt_status st =
+        find_bytes(run, file, site, index, TT_COLUMN_TOKENS, "sketches of tokens", &bytes, &len, err);
+    if (st < 0)
+        return st;
+    if (len % TT_SKETCH_BYTES != 0)
+        return describe(run, file, TT_EFORMAT, err);
+    *count = len / TT_SKETCH_BYTES;
+    size_t fits = *count < cap ? *count : cap;
+    if (fits > 0)
+        memcpy(out, bytes, fits * TT_SKETCH_BYTES);
+    return TT_OK;
 }

@@ -84,7 +84,7 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
     uint32_t products = record->products;
     const char *tail = tt_record_tail(record);
     unsigned char shape[2 + 10 * TT_MAX_DIM];
-    size_t shape_len = 0;
+    size_t shape_len = 0, tokens = record->ndim > 0 ? 1 : 0;
     if (products != points->products)
         put_nothing(points);
     put_int(points, TT_COLUMN_PRODUCTS, products);
@@ -109,6 +109,7 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
             int64_t size;
             memcpy(&size, tail, sizeof size);
             at = tt_put_varint(at, (uint64_t)size);
+            tokens *= d < record->ndim - 1 ? (size_t)size : 1;
         }
         shape_len = (size_t)(at - shape);
     }
@@ -132,6 +133,9 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
     tail += record->text_len;
     if (st == TT_OK && products & TT_PRODUCT_SAMPLE)
         st = put_bytes(points, TT_COLUMN_SAMPLE, tail, record->more_len);
+    tail += record->more_len;
+    if (st == TT_OK && products & TT_PRODUCT_TOKENS)
+        st = put_bytes(points, TT_COLUMN_TOKENS, tail, tokens * TT_SKETCH_BYTES);
     if (products & TT_PRODUCT_VALUE)
         put_int(points, TT_COLUMN_VALUE_AT, record->value);
     points->n++;

@@ -68,6 +68,10 @@ typedef void tt_attention_score_fn(const void *q, const void *k, size_t dim, siz
 typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind, const double *mask,
                                   struct tt_attention_row *row);
 
+/* Adds whole blocks of 64 to the sketch of a token. */
+struct tt_sketch_sums;
+typedef void tt_sketch_f32_fn(const float *x, size_t blocks, struct tt_sketch_sums *sums);
+
 /* name, type of function.  One row a kernel. */
 #define TT_KERNEL_MAP(X)                          \
     X(convert_f32, tt_convert_f32_fn)             \
@@ -87,7 +91,8 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(attention_score_f32, tt_attention_score_fn) \
     X(attention_score_f64, tt_attention_score_fn) \
     X(attention_fold_f32, tt_attention_fold_fn)   \
-    X(attention_fold_f64, tt_attention_fold_fn)
+    X(attention_fold_f64, tt_attention_fold_fn)   \
+    X(sketch_f32, tt_sketch_f32_fn)
 
 #define X(name, type) type *name;
 typedef struct tt_kernels {

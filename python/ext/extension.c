@@ -120,6 +120,11 @@ static PyMethodDef functions[] = {
       "    ...     spy_save(\"q\", torch.ones(2))\n"
       "    >>> torch.load(\"debug/manual.q.call0.pt\")\n"
       "    tensor([1., 1.])" },
+    { "_sketch", FAST(summary_sketch), "Return 17 float32 for each token of a tensor, as bytes." },
+    { "_sketch_turn", summary_sketch_turn, METH_O,
+      "Return eight complex numbers, as 16: a token's sums times these are those of features so many "
+      "blocks further." },
+    { "_axes", FAST(summary_axes), "Return uint64 digests of the rows and of the columns, as bytes." },
     { "_digests", FAST(summary_digests),
       "List the hexadecimal digest of each tensor; None if it cannot be read. If limit is not 0, about "
       "so\nmany bytes of a larger tensor are read, in rows at equal distances." },

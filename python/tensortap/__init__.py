@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from tensortap import track as track
     from tensortap.display.show import Shown, show
     from tensortap.findings import Finding, Findings, UnhealthyError, assert_healthy, health
-    from tensortap.implementations import Comparison, compare_models
+    from tensortap.implementations.comparison import Comparison
+    from tensortap.implementations.diff import diff
+    from tensortap.implementations.models import compare_models
     from tensortap.monitor import HooksManager as HooksManager
     from tensortap.monitor import ModuleMonitor as ModuleMonitor
     from tensortap.monitor import MonitorMixin as MonitorMixin
@@ -54,7 +56,8 @@ if TYPE_CHECKING:
         monitor_scaled_dot_product_attention as monitor_scaled_dot_product_attention,
     )
     from tensortap.operators import ops
-    from tensortap.runs.diff import diff, first_nonfinite
+    from tensortap.runs.diff import first_nonfinite
+    from tensortap.runs.foreign import record_arrays
     from tensortap.runs.replay import Replay, replay
     from tensortap.runs.run import Run
     from tensortap.runs.tables import Runs, open_many
@@ -81,11 +84,14 @@ _LATER = {
         "": "flow monitor spy trace track",
         "display.show": "Shown show",
         "findings": "Finding Findings UnhealthyError assert_healthy health",
-        "implementations": "Comparison compare_models",
+        "implementations.comparison": "Comparison",
+        "implementations.diff": "diff",
+        "implementations.models": "compare_models",
         "monitor": "HooksManager ModuleMonitor MonitorMixin RefinedCoordinateCheck StorageManager "
         "monitor_scaled_dot_product_attention",
         "operators": "ops",
-        "runs.diff": "diff first_nonfinite",
+        "runs.diff": "first_nonfinite",
+        "runs.foreign": "record_arrays",
         "runs.replay": "Replay replay",
         "runs.run": "Run",
         "runs.tables": "Runs open_many",
@@ -135,6 +141,7 @@ __all__ = [
     "open_many",
     "ops",
     "record",
+    "record_arrays",
     "replay",
     "sample",
     "show",

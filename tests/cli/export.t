@@ -68,8 +68,8 @@ tensortap run: --every takes a number of steps from 1 on, not '0'
 $ TENSORTAP_PYTHON=/bin/echo tensortap run --keep 'stats, value|hist' script.py | tail -n 1
  0 2 keep stats, value|hist script.py
 $ TENSORTAP_PYTHON=/bin/echo tensortap run --keep stats,valeu script.py
-tensortap run: --keep takes 'stats', 'hist', 'digest', 'sample', 'value', 'placed' or several ('stats,value'), not 'stats,valeu'
+tensortap run: --keep takes 'stats', 'hist', 'digest', 'sample', 'value', 'tokens', 'placed' or several ('stats,value'), not 'stats,valeu'
 [2]
 $ TENSORTAP_PYTHON=/bin/echo tensortap run --keep '' script.py
-tensortap run: --keep takes 'stats', 'hist', 'digest', 'sample', 'value', 'placed' or several ('stats,value'), not ''
+tensortap run: --keep takes 'stats', 'hist', 'digest', 'sample', 'value', 'tokens', 'placed' or several ('stats,value'), not ''
 [2]

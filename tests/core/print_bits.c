@@ -186,6 +186,23 @@ static void print_digest(const tt_tensor *t)
     printf("  placed %016" PRIx64 "%016" PRIx64 "\n", digest.high, digest.low);
 }
 
+static void print_tokens(const tt_tensor *t)
+{
+    int64_t tokens = tt_sketch_tokens(t);
+    float *sketch = malloc((size_t)tokens * TT_SKETCH_BYTES + 1);
+    if (sketch == NULL)
+        exit(3);
+    tt_sketch_compute(t, sketch);
+    uint64_t mixed = 0; /* one number in place of thousands */
+    for (int64_t i = 0; i < tokens * TT_SKETCH_FLOATS; i++) {
+        uint32_t bits;
+        memcpy(&bits, &sketch[i], sizeof bits);
+        mixed = (mixed ^ (isnan(sketch[i]) ? 0x7fc00000 : bits)) * 0x9e3779b97f4a7c15u;
+    }
+    printf("  tokens %" PRId64 " %016" PRIx64 "\n", tokens, mixed);
+    free(sketch);
+}
+
 static void print_compare(const tt_tensor *a, const tt_tensor *b)
 {
     tt_compare_options options = { .rtol = 1e-5, .atol = 1e-8, .equal_nan = true, .wants_ulps = true };
@@ -285,6 +302,7 @@ int main(int argc, char **argv)
                     print_stats(&a);
                     print_hist(&a);
                     print_digest(&a);
+                    print_tokens(&a);
                     print_compare(&a, &b);
                 }
         }

@@ -528,6 +528,7 @@ def test_a_run_that_recorded_nothing_says_why_and_what_to_do(tmp_path: Path) -> 
     done = tensortap("run", write(tmp_path, evaluation), folder=tmp_path)
     assert done.stderr == (
         "tensortap: nothing recorded: no model ran in training mode in this process\n"
+        "tensortap: (--inference records models in evaluation, too)\n"
     )
     children = """
     import torch
@@ -539,7 +540,7 @@ def test_a_run_that_recorded_nothing_says_why_and_what_to_do(tmp_path: Path) -> 
     """
     done = tensortap("run", write(tmp_path, children), folder=tmp_path)
     assert (done.stdout, done.returncode) == ("0\n", 0)
-    assert done.stderr.splitlines()[1:] == [
+    assert done.stderr.splitlines()[2:] == [
         "tensortap: to record the processes that it starts, call tt.record where they train"
     ]
 

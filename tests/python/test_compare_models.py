@@ -125,7 +125,7 @@ def test_hints_tell_inputs_from_parameters_and_settings() -> None:
     c = fused(a)
     with torch.no_grad():
         c.blocks[1].wo.weight[7] *= 1.01
-    assert "  its parameter is equal but for 1 of 32 rows" in str(compare(a, c)).splitlines()
+    assert "  its parameter is equal but for 1 of 64 rows" in str(compare(a, c)).splitlines()
 
 
 def test_a_layer_whose_parts_are_in_another_order_is_flagged() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-WIDTH, HEADS, LAYERS, VOCABULARY = 32, 4, 3, 50
+WIDTH, HEADS, LAYERS, VOCABULARY = 64, 4, 3, 50
 
 
 class RootMeanSquare(nn.Module):

@@ -441,7 +441,8 @@ static PyObject *module_of_caller(const calls_tap *tap)
 /* 0, or -1 with an exception.  The function may watch the module, also for this call. */
 int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thread)
 {
-    if (tap->announce == NULL || thread->inside != 0 || !calls_is_training(tap->state, module))
+    if (tap->announce == NULL || thread->inside != 0 ||
+        (!tap->announces_all && !calls_is_training(tap->state, module)))
         return 0;
     PyObject *function = Py_NewRef(tap->announce); /* owned: it takes itself off */
     thread->inside++;

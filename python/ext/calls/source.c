@@ -266,15 +266,18 @@ static void tap_take_out_if_idle(binding_state *state, calls_tap *tap, PyObject 
     Py_XDECREF(dict);
 }
 
-/* _announce(module, function) */
+/* _announce(module, function, evaluation=False) */
 BINDING_FUNCTION(calls_announce)
 {
     binding_state *state = binding_state_of(module);
-    if (binding_read_arguments("_announce", 2, NULL, args, nargs, kwnames) < 0)
+    bool has_evaluation = false;
+    const binding_option options[] = { { "evaluation", OPTION_BOOL, &has_evaluation }, { 0 } };
+    if (binding_read_arguments("_announce", 2, options, args, nargs, kwnames) < 0)
         return NULL;
     PyObject *function = args[1] != Py_None ? args[1] : NULL;        /* borrowed */
     calls_tap *tap = calls_tap_of(state, args[0], function != NULL); /* owned */
     if (tap != NULL) {
+        tap->announces_all = has_evaluation;
         Py_XSETREF(tap->announce, Py_XNewRef(function));
         tap_take_out_if_idle(state, tap, args[0]);
         Py_DECREF(tap);
@@ -412,6 +415,7 @@ static void tap_return(const calls_tap *old)
         tap = calls_tap_of(old->state, module, true);
     if (tap != NULL) {
         Py_SETREF(tap->links, Py_NewRef(old->links));
+        tap->announces_all = old->announces_all;
         Py_XSETREF(tap->announce, Py_XNewRef(old->announce));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
             ((calls_link *)PyTuple_GET_ITEM(tap->links, i))->tap = tap;

@@ -285,6 +285,7 @@ typedef struct calls_tap {
     calls_cache found[2]; /* inputs and outputs so far: hash of a walk -> path */
     uint32_t probes;      /* roles of the probes in compiled graphs; only grows */
     bool is_traced;       /* compiled code has guards on it: it stays where it is */
+    bool announces_all;   /* announce also hears of calls in evaluation */
     bool is_prepared;     /* its module's parts have such objects too */
 } calls_tap;
 

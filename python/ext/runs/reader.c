@@ -473,6 +473,25 @@ static PyObject *run_sample(PyObject *self, PyObject *args)
     return runs_reader_leave(self, st, &err, result);
 }
 
+/* The sketches of its tokens as bytes. */
+static PyObject *run_tokens(PyObject *self, PyObject *args)
+{
+    numbered_point at;
+    tt_error err = { "" };
+    size_t count = 0;
+    tt_run *run = enter_point(self, args, &at);
+    if (run == NULL)
+        return NULL;
+    PyObject *bytes = NULL; /* owned */
+    tt_status st = tt_run_tokens(run, at.file, at.site, at.index, NULL, 0, &count, &err);
+    if (st == TT_OK)
+        bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(count * TT_SKETCH_BYTES));
+    if (bytes != NULL)
+        st = tt_run_tokens(run, at.file, at.site, at.index, (float *)(void *)PyByteArray_AS_STRING(bytes),
+                           count, &count, &err);
+    return runs_reader_leave(self, st, &err, bytes);
+}
+
 /* (dtype, shape, its bytes) */
 static PyObject *run_value(PyObject *self, PyObject *args)
 {
@@ -530,6 +549,7 @@ static PyMethodDef methods[] = {
     { "seek", run_seek, METH_VARARGS, "Return the index of a point, or -1." },
     { "hist", run_hist, METH_VARARGS, "Return (low, high, count) of each bin." },
     { "sample", run_sample, METH_VARARGS, "Return the Sample." },
+    { "tokens", run_tokens, METH_VARARGS, "Return 17 float32 for each token, as bytes." },
     { "value", run_value, METH_VARARGS, "Return (dtype, shape, memory) of a stored value." },
     { "origin", runs_reader_origin, METH_VARARGS,
       "Return (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None." },

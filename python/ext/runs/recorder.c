@@ -469,6 +469,8 @@ static PyMemberDef members[] = {
     { "forwards", T_BYTE, offsetof(runs_recorder, forwards), 0,
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
+    { "is_inference", T_BOOL, offsetof(runs_recorder, is_inference), 0,
+      "forwards in evaluation count as those in training do" },
     { "is_by_command", T_BOOL, offsetof(runs_recorder, is_by_command), 0, "`tensortap run` opened it" },
     { "placer", T_OBJECT, offsetof(runs_recorder, placer), 0, "records where tensors belong" },
     { "watchers", T_OBJECT, offsetof(runs_recorder, watchers), READONLY,

@@ -48,6 +48,7 @@ typedef struct runs_recorder {
     char autocast[64];  /* in it: "off", "torch.bfloat16 on cuda"; "": there was none */
     char forwards;      /* of FORWARDS_ */
     bool is_manual;     /* run.step() has been called: optimizers end no step any more */
+    bool is_inference;  /* forwards in evaluation count as those in training do */
     bool is_by_command; /* `tensortap run` opened it: the program's warnings stay its own */
     int64_t cost_ns;    /* time spent on tensors and numbers, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */

@@ -456,6 +456,13 @@ static int read_phase(PyObject *phase, uint8_t *out)
     return -1;
 }
 
+/* Is it about the recording itself?  Then the plan is not about it. */
+static bool is_ours(const runs_recorder *self, int32_t site)
+{
+    static const char prefix[] = "tensortap/";
+    return strncmp(tt_recorder_site_name(self->rec, site), prefix, sizeof prefix - 1) == 0;
+}
+
 int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t products, uint8_t phase,
                       const runs_change *known)
 {
@@ -470,7 +477,7 @@ int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t
         return -1;
     uint32_t wanted = tt_recorder_wants(self->rec, event.site, event.step);
     products = products != 0 ? products : wanted;
-    if (wanted == 0)
+    if (wanted == 0 && !is_ours(self, event.site))
         return 0;
     if (known != NULL) { /* a copy: another thread may free them while we wait */
         stats = *known->stats;

@@ -57,7 +57,7 @@ static int32_t site_at(runs_watch *self, calls_link *link, const calls_path *pat
     return site;
 }
 
-/* Counts the forwards of a model in training, where no optimizer counts steps. */
+/* Counts the forwards of a model in training, where no optimizer counts steps; in inference those in evaluation, too. */
 static void count_forward(runs_watch *self, calls_link *link)
 {
     runs_recorder *recorder = self->recorder;
@@ -78,7 +78,7 @@ static void begin_call(runs_watch *self, calls_link *link, bool is_training, boo
 {
     runs_recorder *recorder = self->recorder;
     self->has_run |= is_training;
-    if (is_training && is_outermost)
+    if ((is_training || recorder->is_inference) && is_outermost)
         count_forward(self, link);
     if (!is_training)
         return;

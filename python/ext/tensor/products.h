@@ -14,9 +14,10 @@ typedef struct tensor_products {
     tt_digest digest;
     tt_hist *hist;     /* owned */
     tt_sample *sample; /* owned */
+    float *tokens;     /* owned, from malloc */
 } tensor_products;
 
-/* Computes those that are wanted.  A histogram or a sample for which there is no memory is left out. */
+/* Computes those that are wanted.  What there is no memory for is left out. */
 void tensor_products_compute(const tt_tensor *t, uint32_t wanted, tensor_products *out);
 void tensor_products_free(tensor_products *products);
 /* Sets the fields of an event, which borrows them. */

@@ -38,6 +38,7 @@ from tensortap.runs import optimizers
 from tensortap.runs.describe import share
 from tensortap.runs.record import Recording, check_place
 from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
+from tensortap.runs.tokens import keep_loaded
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 #: Their functions are around each batch, around the closure of a step, and around an import.
@@ -45,7 +46,7 @@ AROUND = tuple(
     PACKAGE + name for name in ("blackbox/loaders.py", "runs/optimizers.py", "files/imports.py")
 )
 IMPORT = "<frozen importlib._bootstrap"
-FLAGS = ("resume", "inputs")  # options without a value
+FLAGS = ("resume", "inputs", "inference")  # options without a value
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
 
@@ -102,6 +103,8 @@ class Watcher(optimizers.Listener):
 
             box.waiting.append(self.make_box())
             box.waiting[-1].is_by_command = True
+        if "tokens" in self.options.get("keep", ""):
+            keep_loaded()
         self.called = unseen(self._called, is_traced=False)
         on_registration(unseen(self._made))
         optimizers.listen(self)
@@ -109,7 +112,8 @@ class Watcher(optimizers.Listener):
     def _made(self, module: Any, _name: str, _value: Any) -> None:
         """Make a module announce its calls: it has just registered a parameter or a submodule."""
         if os.getpid() == self.pid:
-            _core._announce(module, self.called)
+            is_all = bool(self.options.get("inference"))
+            _core._announce(module, self.called, evaluation=is_all)
 
     def _called(self, module: Any) -> None:
         """Watch a module that is about to run in training, unless it is part of a watched one."""
@@ -200,13 +204,14 @@ class Watcher(optimizers.Listener):
             return
         self.pid = -1
         if self.run is None:
-            print_why()
+            print_why(is_inference=bool(self.options.get("inference")))
             return
         if self.run.is_idle:
             return
         if self.run.forwards == 0:  # there was one step only
             Steps.of(self.run).decide()
-        cost, is_by_forwards = self.run.cost, self.run.forwards == FORWARDS_ARE_STEPS
+        cost = self.run.cost
+        is_by_forwards = self.run.forwards == FORWARDS_ARE_STEPS and not self.run.is_inference
         self.run.__exit__(None if error is None else type(error), error, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
@@ -230,13 +235,18 @@ def is_under_construction() -> bool:
     return False
 
 
-def print_why() -> None:
+def print_why(*, is_inference: bool = False) -> None:
     """Print why nothing was recorded."""
     if os.environ.get("RANK", "0") != "0":
         return
     lines = ["nothing recorded: this process did not import torch"]
     if "torch" in sys.modules:
-        lines = ["nothing recorded: no model ran in training mode in this process"]
+        lines = ["nothing recorded: no model ran in this process"]
+        if not is_inference:
+            lines = [
+                "nothing recorded: no model ran in training mode in this process",
+                "(--inference records models in evaluation, too)",
+            ]
     if dynamo.is_imported():
         lines.append("(a model and an optimizer inside one compiled function are not seen)")
     if children_time() - CHILDREN_BEFORE > TRAINING_TIME:
@@ -387,6 +397,9 @@ def main(options: dict[str, str], words: list[str]) -> None:
             new_box, recording["black_box"], int(limit) if limit else None, "on" in texts
         )
     recording["resume"] = resume
+    recording["inference"] = "inference" in texts
+    if recording["inference"]:
+        watching.setdefault("grads", None)
     watcher = Watcher(folder, recording, watching, make_box)
     supervise(watcher.start, watcher.finish, kind, rest)
 

@@ -8,10 +8,6 @@
     >>> tt.compare_models(a, b, torch.randn(16, 8)).first.a
     '1'
 
+Nothing is imported here: `tt.diff` works without torch and NumPy, the rest needs them.
 SPDX-License-Identifier: Apache-2.0
 """
-
-from tensortap.implementations.comparison import Comparison, First, Pair
-from tensortap.implementations.models import compare_models
-
-__all__ = ["Comparison", "First", "Pair", "compare_models"]

@@ -73,6 +73,7 @@ class Comparison:
         parameters: How many of the first model's have the same content in the second, of how
             many, and how many are constant, which identifies nothing.
         notes: What else is to be said.
+        shared: Of recorded runs, how many tokens and sequences both have, in words.
 
     Example:
         >>> import torch, tensortap as tt
@@ -91,6 +92,7 @@ class Comparison:
     tokens: int = 0
     parameters: tuple[int, int, int] = (0, 0, 0)
     notes: list[str] = field(default_factory=list)
+    shared: str = ""
 
     @property
     def text(self) -> str:
@@ -100,7 +102,7 @@ class Comparison:
     def _lines(self) -> list[str]:
         same, of, constant = self.parameters
         rest = f" ({constant} are constant and identify nothing)" if constant else ""
-        lines = [f"{same} of {of} parameters have the same content{rest}"]
+        lines = [f"{same} of {of} parameters have the same content{rest}"] if of else []
         lines += [f"  {line}" for line in relations(self.pairs)]
         if self.verdict == "nothing to compare":
             return [
@@ -108,7 +110,8 @@ class Comparison:
                 "nothing to compare: no site of one is a site of the other",
                 *self.notes,
             ]
-        lines.append(f"{len(self.pairs)} sites paired, {self.tokens} tokens in both")
+        shared = self.shared or f"{self.tokens} tokens in both"
+        lines.append(f"{len(self.pairs)} sites paired, {shared}")
         lines += self.notes
         if self.first is None:
             worst = max(self.pairs, key=lambda pair: pair.deviation)
@@ -128,10 +131,10 @@ class Comparison:
             lines += [f"  {hint}" for hint in first.hints]
         left = folded(self.unpaired_a)
         if left:
-            lines.append(f"not compared (no counterpart): {_few(left)}")
+            lines.append(f"not compared (no counterpart): {few(left)}")
         if self.refused:
             lines.append(
-                f"not compared (unlike points): {_few(folded([a for a, _, _ in self.refused]))}"
+                f"not compared (unlike points): {few(folded([a for a, _, _ in self.refused]))}"
             )
         return lines
 
@@ -173,7 +176,8 @@ def folded(names: list[str]) -> list[str]:
     ]
 
 
-def _few(names: list[str]) -> str:
+def few(names: list[str]) -> str:
+    """Join the first of some names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
@@ -204,7 +208,7 @@ def odd_layers(pairs: list[Pair]) -> list[str]:
             usual = max(kinds, key=lambda kind: len(kinds[kind]))
             for kind, names in kinds.items():
                 if kind != usual:
-                    lines.append(f"{_few(names)} is {kind}, where its siblings are {usual}")
+                    lines.append(f"{few(names)} is {kind}, where its siblings are {usual}")
     return lines
 
 

@@ -11,32 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensortap.implementations.comparison import Comparison, First, Pair, read_map
-from tensortap.implementations.floor import MOST, Floor, base_of, deviations
-from tensortap.implementations.pairing import Pairing
+from tensortap.implementations.comparison import read_map
 from tensortap.implementations.sites import Tap
 from tensortap.implementations.tokens import shared, tokens_of
-from tensortap.implementations.weights import match, weights_of
+from tensortap.implementations.verdict import compare_sites
+from tensortap.implementations.weights import weights_of
 from tensortap.models.modules import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tensortap.implementations.comparison import PairVerdict
-    from tensortap.implementations.pairing import Candidate
+    from tensortap.implementations.comparison import Comparison
     from tensortap.implementations.sites import Site
     from tensortap.implementations.tokens import Tokens
-    from tensortap.implementations.weights import Match
-
-HINTS = {  # words in the name or the class of a module -> what to look at
-    "norm": "look at eps",
-    "rotary": "look at the base and the positions",
-    "gelu": "look at the variant of the activation",
-    "act": "look at the variant of the activation",
-    "attention": "look at mask, scale and positions",
-    "attn": "look at mask, scale and positions",
-}
 
 
 def compare_models(
@@ -80,24 +68,15 @@ def compare_models(
     _check_names(a, corrections.keys(), "first")
     _check_names(b, corrections.values(), "second")
     weights_a, weights_b = weights_of(a), weights_of(b)
-    matches = match(weights_a, weights_b)
     with torch.no_grad(), _in_evaluation(a, b), _all_modules_called(), torch.random.fork_rng():
         state = torch.get_rng_state()
         sites_a, tokens_a = _run(a, inputs, "first")
         torch.set_rng_state(state)
         sites_b, tokens_b = _run(b, inputs if inputs_b is None else inputs_b, "second")
     count = _align(sites_a, tokens_a, sites_b, tokens_b)
-    pairing = Pairing(sites_a, sites_b, matches)
-    can_match = not all(w.is_constant for w in weights_a) and not all(
-        w.is_constant for w in weights_b
-    )
-    if count > 0 and (matches or corrections or not can_match):
-        pairing.run(corrections)
-    result = _conclude(pairing, matches)
+    result = compare_sites(sites_a, sites_b, weights_a, weights_b, corrections if count else None)
     result.tokens = count
     result.notes = ["no token is in both inputs"] if count == 0 else []
-    same = len({m.a.name for m in matches if not m.unlike})
-    result.parameters = same, len(weights_a), sum(w.is_constant for w in weights_a)
     return result
 
 
@@ -163,65 +142,3 @@ def _align(
     for site in sites_b:
         site.keep(rows_b)
     return len(rows_a)
-
-
-def _conclude(pairing: Pairing, matches: list[Match]) -> Comparison:
-    """Judge the pairs in the order in which they are computed."""
-    floor = Floor()
-    result = Comparison("nothing to compare", refused=pairing.refused)
-    for i, one in enumerate(pairing.pairs):
-        most, is_within = floor.judge(one.x, one.y, one.found)
-        is_equal = one.x.dtype == one.y.dtype and torch.equal(one.x, one.y)
-        verdict: PairVerdict = "bits" if is_equal else "rounding" if is_within else "differs"
-        pair = Pair(one.name_a, one.name_b, one.how, one.relation, one.distance, verdict)
-        result.pairs.append(pair)
-        if not is_within and result.first is None:
-            beyond = floor.beyond(one.x, one.y, one.found)
-            tokens = f"{int(beyond.sum())} of {len(one.found)}{_which(beyond)}"
-            hints = tuple(_hints(one, pairing.pairs[:i], matches))
-            result.first = First(pair.a, pair.b, pair.deviation, most, tokens, hints)
-    if result.first is not None:
-        result.verdict = "differs"
-    elif result.pairs:
-        are_equal = all(pair.verdict == "bits" for pair in result.pairs)
-        result.verdict = "bits" if are_equal else "rounding"
-    result.unpaired_a = _left(pairing.sites_a, pairing.used_a)
-    result.unpaired_b = _left(pairing.sites_b, pairing.used_b)
-    return result
-
-
-def _left(sites: list[Site], used: set[tuple[str, int]]) -> list[str]:
-    return list(dict.fromkeys(s.title for s in sites if s.key not in used and s.parts))
-
-
-def _which(beyond: torch.Tensor) -> str:
-    """Say which tokens these are, if not all."""
-    rows = beyond.nonzero().flatten().tolist()
-    if not rows or len(rows) == len(beyond):
-        return ""
-    if len(rows) == 1:
-        return f" (row {rows[0]})"
-    is_run = rows[-1] - rows[0] + 1 == len(rows)
-    return f" (rows {rows[0]} to {rows[-1]})" if is_run else f" (from row {rows[0]} on)"
-
-
-def _hints(one: Candidate, before: list[Candidate], matches: list[Match]) -> Iterator[str]:
-    """Yield what is known of the input and the parameters of the site where they part."""
-    x, y = one.a.given, one.b.given
-    apart = None
-    if x is not None and y is not None and x.shape == y.shape:
-        apart = float(deviations(x, y).median())
-        apart = apart if apart <= MOST * base_of(x, y, x.shape[1]) else None
-    if apart is not None:
-        yield f"its input agrees ({apart:.1e})"
-    elif before:
-        yield f"all {len(before)} sites before it agree, the last is {before[-1].name_a}"
-    mine = [m for m in matches if m.a.owner == one.a.name and m.b.owner == one.b.name]
-    words = {m.difference() for m in mine}
-    if words:
-        what = "parameters are" if len(mine) > 1 else "parameter is"
-        yield f"its {what} {' or '.join(sorted(words))}"
-    name = f"{one.a.kind} {one.a.name}".lower()
-    hint = next((text for word, text in HINTS.items() if word in name), None)
-    if hint and all(word == "equal in every bit" for word in words):
-        yield hint

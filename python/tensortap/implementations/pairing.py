@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from tensortap.implementations.floor import deviations
+from tensortap.implementations.floor import median_of
+from tensortap.implementations.rows import EPS
 from tensortap.implementations.sites import Site
 from tensortap.models.modules import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tensortap.implementations.rows import Rows
     from tensortap.implementations.weights import Match
 
 LIKE = 1e-3  # two points that are no further apart are the same, in float32 ...
 LIKE_SHORT = 3e-2  # ... and in types with less bits
+UNKNOWN_ORDER = "sketches do not tell features that stand in another order or in parts"
 KINDS = (  # words in the names of classes of one kind
     ("norm", "rms"),
     ("act", "gelu", "silu", "relu", "swish"),
@@ -46,24 +48,24 @@ class Candidate:
     b: Site
     name_a: str
     name_b: str
-    x: torch.Tensor
-    y: torch.Tensor
+    x: Rows
+    y: Rows
     how: str  # "weights", "container", "value", "position", "map"
     relation: str = ""
 
     def __post_init__(self) -> None:
-        self.found = deviations(self.x, self.y)
+        self.found = self.x.apart(self.y)
 
     @property
     def distance(self) -> float:
         """That of the median token."""
-        return float(self.found.median())
+        return median_of(self.found)
 
     @property
     def is_like(self) -> bool:
         """Whether the two may be the same point."""
-        bits = min(torch.finfo(t.dtype).bits for t in (self.x, self.y))
-        return self.distance < (LIKE if bits >= 32 else LIKE_SHORT)
+        is_short = max(self.x.eps, self.y.eps) > EPS["float32"]
+        return self.distance < (LIKE_SHORT if is_short else LIKE)
 
 
 def joined_name(names: list[str]) -> str:
@@ -128,7 +130,7 @@ class Pairing:
             Candidate(a, b, a.title + at_a, b.title + at_b, x, y, how, relation)
             for at_a, x in a.views()
             for at_b, y in b.views()
-            if x.shape == y.shape
+            if x.fits(y)
         ]
         return sorted(found, key=lambda one: one.distance)
 
@@ -166,10 +168,13 @@ class Pairing:
     def _permuted(self, a: Site, b: Site, m: Match) -> list[Candidate]:
         """Compare outputs whose features stand in another order, where the weight says in which."""
         x, y = a.parts[0], b.parts[0]
-        if x.shape[1] != m.a.size(m.axes[0]) or y.shape[1] != m.b.size(m.axes[1]):
+        if x.width != m.a.size(m.axes[0]) or y.width != m.b.size(m.axes[1]):
             return self._views(a, b, "weights", m.relation)  # its rows are no outputs
-        x, y = x[:, m.in_a], y[:, m.in_b]
-        return [Candidate(a, b, a.name, b.name, x, y, "weights", m.relation)]
+        chosen, other = x.columns(m.in_a), y.columns(m.in_b)
+        if chosen is None or other is None:
+            self.refused.append((a.name, b.name, UNKNOWN_ORDER))
+            return []
+        return [Candidate(a, b, a.name, b.name, chosen, other, "weights", m.relation)]
 
     def _pair_joined(self, side: int) -> None:
         """Pair several modules of one model with one of the other: q|k|v with qkv."""
@@ -195,16 +200,21 @@ class Pairing:
         inside = [m.in_a if side == 0 else m.in_b for m in members]
         theirs = [m.in_b if side == 0 else m.in_a for m in members]
         is_output = all(
-            s.parts[0].shape[1] == (m.b if side == 0 else m.a).size(m.axes[1 - side])
+            s.parts[0].width == (m.b if side == 0 else m.a).size(m.axes[1 - side])
             for s, m in zip(several, members, strict=True)
         )
         width = (members[0].a if side == 0 else members[0].b).size(members[0].axes[side])
-        if not is_output or one.parts[0].shape[1] != width:
+        if not is_output or one.parts[0].width != width:
             return
-        columns = np.concatenate(inside)
-        joined = torch.cat([s.parts[0][:, i] for s, i in zip(several, theirs, strict=True)], 1)
-        whole = one.parts[0][:, columns]
         name = joined_name([s.name for s in several])
+        chosen = [s.parts[0].columns(i) for s, i in zip(several, theirs, strict=True)]
+        whole = one.parts[0].columns(np.concatenate(inside))
+        known = [rows for rows in chosen if rows is not None]
+        joined = known[0].joined(known[1:]) if len(known) == len(chosen) else None
+        if joined is None or whole is None:
+            names = (one.name, name) if side == 0 else (name, one.name)
+            self.refused.append((*names, UNKNOWN_ORDER))
+            return
         name_one = one.name + ("[0]" if len(one.parts) > 1 else "")
         # The last of several ends when all are there.
         last = max(several, key=lambda s: s.end)

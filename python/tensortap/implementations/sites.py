@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.implementations.rows import Values
 from tensortap.models.modules import ROOT, class_of, walk
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from tensortap.implementations.rows import Rows
     from tensortap.implementations.tokens import Tokens
 
 IMAGES = ("Conv", "BatchNorm", "Pool")  # modules whose output has its channels second
@@ -44,8 +46,8 @@ class Site:
     end: int
     depth: int
     is_leaf: bool
-    parts: list[torch.Tensor] = field(default_factory=list)
-    given: torch.Tensor | None = None
+    parts: list[Rows] = field(default_factory=list)
+    given: Rows | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -60,15 +62,15 @@ class Site:
 
     def keep(self, rows: list[int]) -> None:
         """Keep these rows, in this order."""
-        self.parts = [part[rows] for part in self.parts]
-        self.given = None if self.given is None else self.given[rows]
+        self.parts = [part.pick(rows) for part in self.parts]
+        self.given = None if self.given is None else self.given.pick(rows)
 
-    def views(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def views(self) -> Iterator[tuple[str, Rows]]:
         """Yield what it can be compared as: each part, and the sum of hidden and residual."""
         for i, part in enumerate(self.parts):
             yield f"[{i}]" if len(self.parts) > 1 else "", part
-        if len(self.parts) > 1 and self.parts[0].shape == self.parts[1].shape:
-            yield SUM, self.parts[0].double() + self.parts[1].double()
+        if len(self.parts) > 1 and self.parts[0].fits(self.parts[1]):
+            yield SUM, self.parts[0].plus(self.parts[1])
 
 
 class Tap:
@@ -79,7 +81,7 @@ class Tap:
         self._tokens = tokens
         self._clock = 0
         self._open: list[int] = []
-        self._given: list[torch.Tensor | None] = []
+        self._given: list[Rows | None] = []
         self._consumer = _core.ModuleConsumer(self._before, self._after)
         for path, module, is_called in walk(model):
             if is_called:
@@ -106,7 +108,7 @@ class Tap:
         site.parts = [one for one in rows if one is not None]
         self.sites.append(site)
 
-    def _rows(self, x: Any, module: torch.nn.Module) -> torch.Tensor | None:
+    def _rows(self, x: Any, module: torch.nn.Module) -> Values | None:
         """Return a copy with a row for each token, or None if it has no such rows.
 
         It is a copy at once: fused kernels overwrite what they returned.
@@ -120,8 +122,7 @@ class Tap:
         flat = x.detach().reshape(-1, x.shape[-1])
         if self._tokens is not None and len(flat) != len(self._tokens):
             return None
-        copy: torch.Tensor = flat.clone()
-        return copy
+        return Values(flat.clone())
 
     def close(self) -> None:
         """Leave the model as it was."""

@@ -38,6 +38,16 @@ class Tokens:
         return len(self.beginnings)
 
 
+def begin() -> int:
+    """Return the hash of an empty sequence."""
+    return 1
+
+
+def extend(state: int, token: int) -> int:
+    """Return the hash of a sequence with one more token."""
+    return (state * 1000003 + int(token) + 7) % _PRIME
+
+
 def tokens_of(arguments: dict[str, Any]) -> Tokens | None:
     """Return the tokens that a model is given by these arguments, or None if there are no ids."""
     ids = _find(arguments, IDS)
@@ -58,7 +68,7 @@ def tokens_of(arguments: dict[str, Any]) -> Tokens | None:
         keys += _keys_of(
             row, None if given is None else given[r], None if seen is None else seen[r]
         )
-    return Tokens(keys, _whole(keys))
+    return Tokens(keys, whole_keys(keys))
 
 
 def _find(arguments: dict[str, Any], names: tuple[str, ...]) -> torch.Tensor | None:
@@ -80,20 +90,20 @@ def _keys_of(
     row: list[int], positions: list[int] | None, mask: list[Any] | None
 ) -> list[Key | None]:
     keys: list[Key | None] = []
-    state, at = 1, 0
+    state, at = begin(), 0
     for t, token in enumerate(row):
         if mask is not None and not mask[t]:
             keys.append(None)
             continue
         if positions is not None and positions[t] == 0:  # of several sequences in one row
-            state, at = 1, 0
-        state = (state * 1000003 + int(token) + 7) % _PRIME
+            state, at = begin(), 0
+        state = extend(state, token)
         keys.append((state, at))
         at += 1
     return keys
 
 
-def _whole(keys: list[Key | None]) -> list[Key | None]:
+def whole_keys(keys: list[Key | None]) -> list[Key | None]:
     """Return the keys with the hash of the last token of each sequence."""
     whole: list[Key | None] = [None] * len(keys)
     last: Key | None = None

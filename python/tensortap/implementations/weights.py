@@ -11,11 +11,15 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tensortap.implementations.comparison import few, folded
+from tensortap.runs.tokens import DTYPES, VERSION, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,19 +30,8 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.intp]]
 
 LEAST_SHARE = 0.5  # of the rows that must be found
+MOST_LISTED = 10  # parameters that differ
 MOST_TWINS = 64  # equal rows elsewhere that are looked at
-_SEED, _MULTIPLIER = 7, np.uint64(0xBF58476D1CE4E5B9)
-
-
-def _mix(x: Digests) -> Digests:
-    x = x ^ (x >> np.uint64(29))
-    x = x * _MULTIPLIER
-    return x ^ (x >> np.uint64(32))
-
-
-def _odd_numbers(count: int) -> Digests:
-    generator = np.random.Generator(np.random.PCG64(_SEED))
-    return generator.integers(1, 2**63, count, dtype=np.uint64) | np.uint64(1)
 
 
 @dataclass
@@ -46,7 +39,9 @@ class Axis:
     """Digests along one axis of a matrix."""
 
     digests: Digests
-    counts: Any  # bool of each: it is not constant
+
+    def __post_init__(self) -> None:
+        self.counts = (self.digests & np.uint64(1)).astype(bool)  # of each: it is not constant
 
     def __len__(self) -> int:
         return len(self.digests)
@@ -54,49 +49,58 @@ class Axis:
 
 @dataclass
 class Weight:
-    """A parameter: its name, the module that owns it, and digests of its content."""
+    """A parameter: its name, the module that owns it, and digests of its content.
+
+    Attributes:
+        digest: Of the whole.
+        axes: "rows" and "columns"; a vector is one row.
+        value: The parameter itself, if it is here.
+    """
 
     name: str
-    value: torch.Tensor
-    axes: dict[str, Axis] = field(init=False)  # "rows", and of a matrix "columns"
+    dtype: str
+    shape: tuple[int, ...]
+    digest: tuple[int, int]
+    axes: dict[str, Axis]
+    value: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         self.owner = self.name.rpartition(".")[0]
-        bits = _rounded_bits(self.value)
-        with np.errstate(over="ignore"):
-            mixed = _mix(bits + np.uint64(1))
-            rows = _mix((mixed * _odd_numbers(bits.shape[1])[None, :]).sum(1))
-            self.axes = {"rows": Axis(rows, (bits != bits[:, :1]).any(1))}
-            if self.is_matrix:
-                columns = _mix((mixed * _odd_numbers(bits.shape[0])[:, None]).sum(0))
-                self.axes["columns"] = Axis(columns, (bits != bits[:1]).any(0))
-        self.is_constant = bool((bits == bits.flat[0]).all()) if bits.size else True
+        rows = self.axes["rows"]
+        self.is_constant = not rows.counts.any() and bool((rows.digests == rows.digests[0]).all())
+
+    @classmethod
+    def of_numbers(cls, name: str, numbers: Numbers, value: torch.Tensor | None = None) -> Weight:
+        """Read the numbers that `numbers_of` made; ValueError: they are none."""
+        version, dtype, ndim = (int(x) for x in numbers[:3])
+        shape = tuple(int(x) for x in numbers[3 : 3 + ndim])
+        height = shape[0] if ndim > 1 else 1
+        width = math.prod(shape) // height if height > 0 else 0
+        rest = numbers[3 + ndim :].astype(np.int64).view(np.uint64)
+        is_valid = version == VERSION and 0 <= dtype < len(DTYPES) and min(shape, default=0) > 0
+        if not is_valid or len(rest) != 2 + height + width:
+            raise ValueError(f"the digests of {name} make no sense")
+        axes = {"rows": Axis(rest[2 : 2 + height]), "columns": Axis(rest[2 + height :])}
+        return cls(name, DTYPES[dtype], shape, (int(rest[0]), int(rest[1])), axes, value)
 
     def size(self, axis: str) -> int:
         """Return the number of rows, columns or elements."""
-        return self.value.numel() if axis == "elements" else len(self.axes[axis])
+        return math.prod(self.shape) if axis == "elements" else len(self.axes[axis])
 
     @property
     def is_matrix(self) -> bool:
         """Whether it has two dimensions or more; those behind the first are one."""
-        return self.value.ndim > 1
-
-
-def _rounded_bits(value: torch.Tensor) -> Digests:
-    import torch
-
-    flat = value.detach().to("cpu")
-    flat = flat.reshape(flat.shape[0], -1) if flat.ndim > 1 else flat.reshape(1, -1)
-    if not flat.is_floating_point():
-        return flat.numpy().astype(np.int64).view(np.uint64)
-    bits = flat.to(torch.bfloat16).contiguous().view(torch.int16).numpy()
-    return bits.astype(np.uint16).astype(np.uint64)
+        return len(self.shape) > 1
 
 
 def weights_of(model: torch.nn.Module) -> list[Weight]:
     """Return the parameters of a model that hold something; a tied one under each of its names."""
-    named = model.named_parameters(remove_duplicate=False)
-    return [Weight(name, value) for name, value in named if value.numel() > 0]
+    found = []
+    for name, value in model.named_parameters(remove_duplicate=False):
+        numbers = numbers_of(value) if value.ndim > 0 and value.numel() > 0 else None
+        if numbers is not None:
+            found.append(Weight.of_numbers(name, np.frombuffer(numbers, np.int64), value))
+    return found
 
 
 @dataclass
@@ -143,17 +147,26 @@ class Match:
 
     def difference(self) -> str:
         """Say if the values are equal in every bit, were rounded, or partly differ."""
-        import torch
-
         if self.unlike:
             return f"equal but for {self.unlike} of {len(self.in_a)} {self.axes[0]}"
-        if self.a.value.dtype != self.b.value.dtype:
+        if self.a.dtype != self.b.dtype:
             return "equal but for their types"
-        x, y = (w.value.detach().cpu() for w in (self.a, self.b))
+        if self.a.digest == self.b.digest or self._has_equal_values():
+            return "equal in every bit"
+        is_known = self.a.shape == self.b.shape or self.a.value is not None
+        return f"equal {'but for' if is_known else 'after'} rounding to bfloat16"
+
+    def _has_equal_values(self) -> bool:
+        import torch
+
+        a, b = self.a.value, self.b.value
+        if a is None or b is None:
+            return False
+        x, y = a.detach().cpu(), b.detach().cpu()
         x, y = (t.reshape(t.shape[0], -1) if t.ndim > 1 else t.reshape(1, -1) for t in (x, y))
         x = x[self.in_a] if self.axes[0] == "rows" else x.T[self.in_a]
         y = y[self.in_b] if self.axes[1] == "rows" else y.T[self.in_b]
-        return "equal in every bit" if torch.equal(x, y) else "equal but for rounding to bfloat16"
+        return torch.equal(x, y)
 
 
 def _vote(
@@ -202,11 +215,11 @@ def _match_one(
 def _match_vector(p: Weight, of_b: list[Weight]) -> list[Match]:
     """Find a vector inside a longer one, or a shorter one inside it: the biases of q, k and v."""
     found: list[Match] = []
-    mine = _rounded_bits(p.value)[0]
+    mine = p.axes["columns"].digests
     for q in of_b:
-        if q.is_matrix or q.is_constant or q.value.numel() == p.value.numel():
+        if q.is_matrix or q.is_constant or q.shape == p.shape:
             continue
-        theirs = _rounded_bits(q.value)[0]
+        theirs = q.axes["columns"].digests
         is_part = len(mine) < len(theirs)
         short, long = (mine, theirs) if is_part else (theirs, mine)
         last = len(long) - len(short)
@@ -247,3 +260,101 @@ def _complete(m: Match) -> Match:
     in_a = np.arange(first, last, dtype=np.intp)
     unlike = int((a[in_a] != b[in_a + offset]).sum())
     return Match(m.a, m.b, m.axes, in_a, in_a + offset, unlike)
+
+
+@dataclass
+class WeightComparison:
+    """Which parameters of two models have the same content.
+
+    Attributes:
+        names: What the two are called.
+        equal: Names of the first that are equal in every bit in the second.
+        rounded: Those that are equal once both are rounded to bfloat16.
+        alike: The same of those that are a part of a fused one, or transposed: whether they are
+            equal in every bit is not known.
+        different: Those that are there with another content, and how.
+        missing_b, missing_a: Those that the second has not, and that the first has not.
+    """
+
+    names: tuple[str, str]
+    equal: list[str]
+    rounded: list[str]
+    alike: list[str]
+    different: list[tuple[str, str]]
+    missing_b: list[str]
+    missing_a: list[str]
+
+    @classmethod
+    def of(cls, a: list[Weight], b: list[Weight], names: tuple[str, str]) -> WeightComparison:
+        """Compare the parameters of two models, by content, then by name."""
+        result = cls(names, [], [], [], [], [], [])
+        found: dict[str, list[Match]] = defaultdict(list)
+        for m in match(a, b):
+            found[m.a.name].append(m)
+        seen = {m.b.name for some in found.values() for m in some}
+        named = {w.name: w for w in b}
+        for weight in a:
+            matches, other = found.get(weight.name, []), named.get(weight.name)
+            same_name = [m for m in matches if m.b.name == weight.name]
+            best = min(same_name or matches, key=lambda m: m.unlike, default=None)
+            if best is not None and best.unlike:
+                text = f"{best.unlike} of {len(best.in_a)} {best.axes[0]} differ"
+                result.different.append((weight.name, text))
+            elif best is not None:
+                is_equal = best.difference() == "equal in every bit"
+                is_whole = weight.shape == best.b.shape
+                kind = result.equal if is_equal else result.rounded if is_whole else result.alike
+                kind.append(weight.name)
+            elif other is not None:
+                seen.add(other.name)
+                if weight.shape == other.shape and weight.digest == other.digest:
+                    result.equal.append(weight.name)
+                elif weight.shape != other.shape:
+                    text = f"{list(weight.shape)} and {list(other.shape)}"
+                    result.different.append((weight.name, text))
+                elif (weight.axes["rows"].digests == other.axes["rows"].digests).all():
+                    result.rounded.append(weight.name)
+                else:
+                    result.different.append((weight.name, "its content differs"))
+            elif weight.is_constant:
+                continue  # a bias of zeros under another name: nobody can tell
+            else:
+                result.missing_b.append(weight.name)
+        result.missing_a = [w.name for w in b if w.name not in seen and not w.is_constant]
+        return result
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing is different or missing."""
+        return not (self.different or self.missing_a or self.missing_b)
+
+    @property
+    def text(self) -> str:
+        """The answer in a few lines."""
+        count = len(self.equal) + len(self.rounded) + len(self.alike)
+        count += len(self.different) + len(self.missing_b)
+        lines = [f"{len(self.equal)} of {count} parameters are equal in every bit"]
+        if self.rounded:
+            lines.append(f"{len(self.rounded)} are equal after rounding to bfloat16")
+        if self.alike:
+            lines.append(
+                f"{len(self.alike)} are parts of fused weights, or transposed, and are equal after "
+                "rounding to bfloat16; more is not known of them"
+            )
+        if self.different:
+            lines.append(f"{len(self.different)} differ:")
+            lines += [f"  {name}: {text}" for name, text in self.different[:MOST_LISTED]]
+            if len(self.different) > MOST_LISTED:
+                lines.append(f"  and {len(self.different) - MOST_LISTED} more; --json lists all")
+        for title, missing in zip(
+            reversed(self.names), (self.missing_b, self.missing_a), strict=True
+        ):
+            if missing:
+                lines.append(
+                    f"{len(missing)} have no counterpart in {title}: {few(folded(missing))}"
+                )
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields."""
+        return {"schema": 1, **asdict(self)}

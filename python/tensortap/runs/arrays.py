@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from tensortap import _core
     from tensortap.runs.run import Run
 
+SKETCH = 17  # numbers of a token
 OF_POINT = ("value", "call", "time", "phase", "thread")
 COUNTS = ("count", "nan", "posinf", "neginf", "zeros")
 OF_STATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "l1", "l2", "rms")
 FIELDS = OF_POINT + COUNTS + OF_STATS
-SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE, _, PLACED = (1 << i for i in range(8))  # products
+SCALAR, STATS, DIGEST, HIST, SAMPLE, VALUE, TOKENS, PLACED = (1 << i for i in range(8))  # products
 
 
 def numpy_module() -> Any:
@@ -47,6 +48,12 @@ def value(reader: _core.RunReader, file: int, site: int, index: int, as_numpy: b
     if not memory:
         return torch.empty(shape, dtype=kind)
     return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
+
+
+def sketches(reader: _core.RunReader, file: int, site: int, index: int) -> Any:
+    """Return the sketches of the tokens of one point, a row each."""
+    np = numpy_module()
+    return np.frombuffer(reader.tokens(file, site, index), np.float32).reshape(-1, SKETCH)
 
 
 def latest(reader: _core.RunReader, name: str) -> tuple[Any, ...]:

@@ -106,37 +106,12 @@ def diff(
     atol: float | None = None,
     rename: tuple[str, str] | None = None,
 ) -> Diff:
-    """Compare two runs and find where they start to differ.
-
-    Args:
-        a: A run, or its folder.
-        b: Another run, or its folder.
-        only: Compare only names that match this glob.
-        steps: (first, last), both included; None is an open end.
-        rtol: Accept |a - b| <= atol + rtol * |b| instead of what rounding explains.
-        atol: See *rtol*.
-        rename: (old, new): replace *old* in the names of *a* by *new*. Found by itself if that
-            makes all names match.
-
-    Returns:
-        The result; it is true if the runs differ by more than noise.
-
-    Raises:
-        ValueError: A tolerance is negative or not finite.
-
-    Example:
-        >>> import tensortap as tt
-        >>> for name, loss in (("runs/a", 0.5), ("runs/b", 0.75)):
-        ...     with tt.record(name) as run:
-        ...         run.log("loss", loss)
-        >>> tt.diff("runs/a", "runs/b").first.name
-        'loss'
-    """
+    """Compare two runs by the names of their sites, as `tt.diff` says."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance is not None and not (tolerance >= 0 and math.isfinite(tolerance)):
             raise ValueError(f"{name} must be a number from 0 on, not {tolerance!r}")
     low, high = steps if steps is not None else (None, None)
-    with _opened(a) as left, _opened(b) as right:
+    with opened(a) as left, opened(b) as right:
         verdict, first, rows, old, new, premises = whole_of(left).diff(
             whole_of(right),
             only,
@@ -171,10 +146,10 @@ def first_nonfinite(
         >>> tt.first_nonfinite("runs/nan").name
         'x'
     """
-    with _opened(run) as opened:
-        return opened._origin(allow)
+    with opened(run) as one:
+        return one._origin(allow)
 
 
-def _opened(run: Run | str | os.PathLike[str]) -> AbstractContextManager[Run]:
+def opened(run: Run | str | os.PathLike[str]) -> AbstractContextManager[Run]:
     """Open a run, and close it at the end unless the caller had opened it."""
     return nullcontext(run) if isinstance(run, Run) else Run(run)

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tensortap import _core
 from tensortap.display import session
 from tensortap.runs import process, program
+from tensortap.runs.arrays import TOKENS
 from tensortap.runs.places import Places
-from tensortap.runs.steps import Steps
+from tensortap.runs.steps import FORWARDS_ARE_STEPS, Steps
+from tensortap.runs.tokens import keep_loaded
 from tensortap.runs.watch import Watched
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Recording(_core.Recorder):
     box: Box | None = None  # the black box
     is_idle: bool = False  # this rank does not record
     upload: str | None = None  # where this process has the run copied to
+    keeps_tokens: bool = False  # sketches of tokens, with what says which these are
     _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
@@ -229,6 +232,7 @@ def record(
     model: torch.nn.Module | None = None,
     optimizer: Any = None,
     inputs: bool = False,
+    inference: bool = False,
     grads: Grads = "parameters",
     on_nonfinite: OnNonFinite = None,
     allow: str | None = None,
@@ -258,12 +262,14 @@ def record(
         path: Folder of the run. Defaults to `runs/<date>-<time>`.
         model: Model to watch, as with `tt.watch(model)`.
         optimizer, inputs, grads, on_nonfinite: As for `tt.watch`.
+        inference: Count forwards in evaluation too: each call of the model is a step. For engines
+            and other programs that train nothing.
         allow: A glob of names that may hold NaN or Inf, for *on_nonfinite*, *health* and the black
             box. Masks filled with -inf need none.
         every: Record every n-th step.
-        keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", or several
-            ("stats,value"). "placed" keeps a digest of parameters that does not depend on how
-            ranks share them.
+        keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", "tokens" (a
+            sketch of each token, for `tt.diff(a, b, align="tokens")`), or several ("stats,value").
+            "placed" keeps a digest of parameters that does not depend on how ranks share them.
         only: Record only names that match this glob.
         exclude: Do not record names that match this glob.
         budget: Largest share of the time that watching may take, for example 0.02. Expensive
@@ -364,6 +370,11 @@ def record(
     if upload is not None and program.is_first_of_node():
         run.upload = upload
         _start_upload(run, folder, upload)
+    run.keeps_tokens = bool(products & TOKENS)
+    if inference:
+        run.is_inference, run.forwards = True, FORWARDS_ARE_STEPS
+    if run.keeps_tokens:
+        keep_loaded()
     if world_size > 1:
         Places.of(run)
     if box is not None:

@@ -25,6 +25,7 @@ from tensortap.runs.arrays import (
     PLACED,
     SAMPLE,
     STATS,
+    TOKENS,
     VALUE,
     column,
     empty,
@@ -403,6 +404,17 @@ class Run:
     def sample(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Sample:
         """Return the sample of a tensor that was recorded with keep="sample"."""
         return self._reader.sample(*self._seek(name, step, call, rank, SAMPLE, "sample"))
+
+    def tokens(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> Any:
+        """Return the sketches of the tokens of a tensor that was recorded with keep="tokens".
+
+        Returns:
+            A NumPy array of float32, a row a token: its l2 norm, then the real and imaginary parts
+            of eight sums. Sketches are linear, and the distance of two estimates that of their
+            tokens.
+        """
+        at = self._seek(name, step, call, rank, TOKENS, "sketches of tokens")
+        return arrays.sketches(self._reader, *at)
 
     # ---- all of it
 

@@ -42,6 +42,7 @@ from tensortap.private.shards import is_sharded
 from tensortap.runs import process, program
 from tensortap.runs.places import Places, keeps_own_statistics
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, IS_SHARDED, REQUIRES_GRAD, Steps
+from tensortap.runs.tokens import TokenLog
 
 if TYPE_CHECKING:
     import torch
@@ -239,6 +240,8 @@ class Watched:
                 if self.has_gradients or not self._hooks:  # the first sees the loss
                     self._hooks.append(Hook(ref(parameter), i))
         self.steps.add(self, optimizer)
+        keeps_tokens = getattr(recorder, "keeps_tokens", False)
+        self._tokens = TokenLog(recorder, model, prefix) if keeps_tokens else None
         if self.box is not None:
             root = next(module for _, module, is_called in walk(model) if is_called)
             self.box.add(model, prefix, root)
@@ -425,6 +428,8 @@ class Watched:
         self.is_removed = True
         for hook in self._hooks:
             hook.remove()
+        if self._tokens is not None:
+            self._tokens.close()
         self._report()
         self.core.off = True
         self.core.remove()
