@@ -56,7 +56,7 @@ typedef struct tt_option {
     bool is_last;                             /* what follows is for another program */
 } tt_option;
 
-enum { TT_OPTIONS_MAX = 24 };
+enum { TT_OPTIONS_MAX = 32 };
 
 typedef struct tt_call {
     const struct tt_cmd *cmd;
