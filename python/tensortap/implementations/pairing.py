@@ -158,7 +158,10 @@ class Pairing:
                 views = self._views(a, b, "weights", m.relation)
                 if m.a.is_matrix and m.is_permuted:
                     views = self._permuted(a, b, m)
-                if views:
+                # A module with others inside may own a parameter that is elsewhere in the other
+                # model: what it returns need not be the same point.
+                is_owner = a.is_leaf or b.is_leaf
+                if views and (is_owner or views[0].is_like):
                     self._add(views[0])
 
     def _calls(self, owner_a: str, owner_b: str) -> Iterable[tuple[Site, Site]]:
