@@ -147,10 +147,17 @@ class FsspecFolder:
         except FileExistsError:
             return False
         except Exception as error:
-            if "PreconditionFailed" in f"{type(error).__name__} {error}":
+            if _is_there_already(error):
                 return False
             raise _said(self.url, error) from None
         return True
+
+
+def _is_there_already(error: BaseException) -> bool:
+    """Return whether a conditional request was refused; s3fs makes an OSError of the answer 412."""
+    answer = getattr(error.__cause__, "response", None) or getattr(error, "response", None) or {}
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    return code in ("PreconditionFailed", "412") or "PreconditionFailed" in str(error)
 
 
 class ObstoreFolder:
