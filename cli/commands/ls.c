@@ -22,7 +22,8 @@ static tt_status print_table(const tt_runs *all)
 {
     static const tt_table_column columns[] = {
         { "RUN", .least = -24 },       { .title = "STARTED" },       { .title = "STATE" },
-        { "STEPS", .is_right = true }, { "SIZE", .is_right = true }, { "COMMAND", .least = 8 },
+        { "STEPS", .is_right = true }, { "SIZE", .is_right = true }, { .title = "UPLOAD" },
+        { "COMMAND", .least = 8 },
     };
     static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK, TT_MOOD_REMARK };
     size_t most = tt_terminal.rows > 3 ? (size_t)tt_terminal.rows - 3 : all->count;
@@ -38,6 +39,10 @@ static tt_status print_table(const tt_runs *all)
         tt_table_cell(table, TT_MOOD_PLAIN,
                       is_read ? tt_screen_count(tt_overview_steps(&e->totals)) : "");
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? tt_screen_bytes(e->totals.bytes) : "");
+        tt_table_cell(table, TT_MOOD_FAINT,
+                      e->behind < 0    ? ""
+                      : e->behind == 0 ? "done"
+                                       : tt_screen_text("%s behind", tt_screen_bytes(e->behind)));
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? command : e->error.text);
     }
     tt_status st = tt_screen_table(table, TT_OK);

@@ -68,6 +68,18 @@ static bool is_chart(const char *name)
     return dot != NULL && (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0);
 }
 
+/* What `upload` has written down about a run is part of it. */
+static void remove_notes_of_upload(const char *run)
+{
+    static const char *const names[] = { ".upload", ".upload.lock", ".upload.part" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = NULL; /* owned */
+        if (asprintf(&path, "%s/%s", run, names[i]) >= 0)
+            (void)unlink(path);
+        free(path);
+    }
+}
+
 /* The same for the pictures in the run's folder `charts`, and for that folder. */
 static void visit_charts(const char *run, bool removes, int64_t *bytes)
 {
@@ -113,6 +125,8 @@ static tt_exit visit_run(const char *path, bool removes, int64_t *bytes, tt_erro
         visit_charts(path, removes, bytes);
     }
     *bytes += boxes.bytes;
+    if (code == TT_EXIT_FINE && removes)
+        remove_notes_of_upload(path);
     if (code == TT_EXIT_FINE && removes && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
         code = tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove the folder %.150s: %s", path,
                            strerror(errno));

@@ -21,12 +21,27 @@ void tt_runs_free(tt_runs *runs)
     *runs = (tt_runs){ 0 };
 }
 
+/* What tensortap.cloud.upload has written down: bytes, a URL, "done" or an error. */
+static int64_t read_behind(const char *path)
+{
+    char *name = NULL, line[4096] = "", state[16] = ""; /* name: owned */
+    long long behind = -1;
+    FILE *file = asprintf(&name, "%s/.upload", path) >= 0 ? fopen(name, "re") : NULL;
+    if (file != NULL) {
+        if (fscanf(file, "%lld\n%4095[^\n]\n%15[^\n]", &behind, line, state) < 2 || behind < 0)
+            behind = -1;
+        (void)fclose(file);
+    }
+    free(name);
+    return strcmp(state, "done") == 0 ? 0 : behind;
+}
+
 static tt_status add_entry(tt_runs *all, const char *path)
 {
     if (tt_grow(&all->entries, &all->cap, all->count + 1, sizeof *all->entries) < 0)
         return TT_ENOMEM;
     tt_runs_entry *e = &all->entries[all->count];
-    *e = (tt_runs_entry){ .path = strdup(path) };
+    *e = (tt_runs_entry){ .path = strdup(path), .behind = read_behind(path) };
     if (e->path == NULL)
         return TT_ENOMEM;
     all->count++;
@@ -162,6 +177,8 @@ void tt_runs_json(tt_json *json, const tt_runs *runs, size_t skip)
             tt_json_i64(json, "points", e->totals.points);
             tt_json_i64(json, "ranks", e->ranks);
             tt_json_i64(json, "bytes", e->totals.bytes);
+            if (e->behind >= 0)
+                tt_json_i64(json, "upload_behind", e->behind);
         }
         tt_json_close(json);
     }

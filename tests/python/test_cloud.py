@@ -386,6 +386,16 @@ def test_run_uploads_and_download_brings_it_back(tmp_path: Path) -> None:
     size = (tmp_path / "runs" / "today" / "rank0.tap").stat().st_size
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{size} bytes sent to {url}/today\n"
+    assert " done " in tensortap("ls", "runs", folder=tmp_path).stdout
+    status = tmp_path / "runs" / "today" / ".upload"
+    status.write_text(f"5000000\n{url}\nno route\n1\n")
+    assert " 5.0 MB behind " in tensortap("ls", "runs", folder=tmp_path).stdout
+    [listed] = json.loads(tensortap("ls", "runs", "--json", folder=tmp_path).stdout)["runs"]
+    assert listed["upload_behind"] == 5_000_000
+    done = tensortap("rm", "runs/today", "--yes", folder=tmp_path)
+    assert done.returncode == 0
+    assert not (tmp_path / "runs" / "today").exists()
+    tensortap("download", f"{url}/today", "runs/today", folder=tmp_path)
     done = tensortap("download", f"{url}/today", folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{size} bytes, in today\n")
     here, there = tmp_path / "today" / "rank0.tap", tmp_path / "runs" / "today" / "rank0.tap"
