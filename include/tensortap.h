@@ -379,6 +379,7 @@ typedef struct tt_recorder_options {
     bool compresses;         /* values with zstd, where it helps */
     size_t queue_bytes;      /* 0: 32 MB; an event takes at least 64 bytes */
     int64_t max_bytes;       /* of the file; the oldest values are evicted; 0: no limit */
+    int64_t disk;            /* most bytes of all that is no value: then steps are thinned; 0: no limit */
     tt_plan plan;            /* { 0 }: every site, every step, products of the caller's choice */
     const char *const *info; /* key, value, key, value, ..., NULL; NULL: none */
 } tt_recorder_options;
@@ -421,6 +422,8 @@ typedef struct tt_recorder_counts {
     int64_t bytes;       /* of the file, holes not counted */
     int64_t damaged;     /* points of a resumed run that could not be read back, so far */
     int64_t writer_ns;   /* processor time of the thread that writes */
+    int64_t stride; /* tensors are written at every stride-th step, or soon will be; 1: at every one */
+    int64_t step_bytes; /* if that is not 1: bytes of a step that is written */
 } tt_recorder_counts;
 
 typedef struct tt_recorder tt_recorder;
@@ -688,6 +691,22 @@ typedef struct tt_setting {
     const char *key, *value; /* borrowed until close */
 } tt_setting;
 tt_status tt_run_setting(const tt_run *run, int32_t file, int32_t i, tt_setting *out);
+
+/* Which steps a file has, of which points of its sites were seen: from this step on every stride-th, until the next
+ * one that says otherwise.  The list is in the order of writing: a later one may go back. */
+typedef enum tt_thinned_kind {
+    TT_THINNED_NUMBERS,
+    TT_THINNED_TENSORS,
+    TT_THINNED_COUNT_
+} tt_thinned_kind;
+typedef struct tt_thinned {
+    int64_t from;
+    int64_t stride;
+    tt_thinned_kind kind; /* numbers: also tensors of one element */
+} tt_thinned;
+tt_status tt_run_thinned(const tt_run *run, int32_t file, int32_t i, tt_thinned *out);
+/* The stride at a step; 1: every step was written. */
+int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int64_t step);
 
 /* ---- saved files -------------------------------------------------------- */
 

@@ -25,6 +25,21 @@ static bool read_share(const char *text, void *out)
     return end != text && *end == '\0' && share > 0 && share < 1;
 }
 
+static bool read_size(const char *text, void *out)
+{
+    char *end;
+    double size = strtod(text, &end);
+    (void)out;
+    if (strcmp(text, "none") == 0)
+        return true;
+    static const char units[] = "kMGT";
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    for (const char *at = units; unit != NULL && at <= unit; at++)
+        size *= 1000;
+    end += unit != NULL;
+    return end != text && (*end == '\0' || strcmp(end, "B") == 0) && size >= 1e6;
+}
+
 static bool read_ranks(const char *text, void *out)
 {
     (void)out;
@@ -82,6 +97,10 @@ static const tt_option options[] = {
       "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
       "recorded less often",
       .read = read_share, .takes = "a share of the time between 0 and 1 (0.02 is 2 %)" },
+    { "disk", "SIZE",
+      "Most bytes of statistics of a rank, such as 500MB; a long run is then thinned, but for what "
+      "happens in it; none: any (2GB)",
+      .read = read_size, .takes = "a size from 1MB on, such as 500MB or 2GB, or none" },
     { .name = "inputs", NULL, "Record the inputs of modules, too" },
     { .name = "inference",
       NULL,

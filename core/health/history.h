@@ -53,6 +53,7 @@ struct tt_histories {
     int32_t count;
     size_t cap;
     bool is_joined;
+    int64_t insertions;   /* of the run when it was read: points between others make all be read anew */
     tt_rank_loss *losses; /* owned; joined: of each rank */
     int32_t loss_count;
     size_t loss_cap;

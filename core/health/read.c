@@ -279,7 +279,13 @@ static tt_status read_joined(tt_histories *all, tt_run *run, tt_run *joined)
 
 tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_run *joined, tt_error *err)
 {
+    if (*histories != NULL && (*histories)->insertions != tt_run_insertions(run)) {
+        tt_histories_free(*histories);
+        *histories = NULL;
+    }
     tt_histories *all = *histories = *histories != NULL ? *histories : calloc(1, sizeof *all);
+    if (all != NULL)
+        all->insertions = tt_run_insertions(run);
     tt_status st = all == NULL      ? TT_ENOMEM
                    : joined != NULL ? read_joined(all, run, joined)
                                     : extend(&all->files, &all->count, &all->cap, run);

@@ -259,10 +259,11 @@ static bool must_restart(const tt_page *page)
 static tt_status refresh(tt_page *page, tt_page_source *s, bool *is_anew, tt_error *err)
 {
     tt_run *files = s->about->run;
-    int64_t before = tt_run_totals(files).points;
+    int64_t before = tt_run_totals(files).points, inserted = tt_run_insertions(files);
     int32_t count = tt_run_file_count(files);
     tt_status st = tt_run_refresh(files, err);
     bool has_grown = tt_run_totals(files).points != before || tt_run_file_count(files) != count;
+    *is_anew |= tt_run_insertions(files) != inserted; /* numbers of points have changed */
     if (st < 0 || !has_grown || count < 2)
         return st;
     tt_diff_free(page->diff); /* it has names of the joined run */

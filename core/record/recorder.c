@@ -62,6 +62,7 @@ static void release(tt_recorder *rec)
         tt_queue_close(&rec->queue);
     tt_sites_free(rec->sites);
     tt_writer_free(&rec->batch);
+    tt_thin_free(&rec->thin);
     pthread_mutex_destroy(&rec->value_lock);
     free(rec->values);
     free((void *)(uintptr_t)rec->plan.only);
@@ -114,6 +115,8 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     if (st < 0)
         goto out;
     plan_known_sites(rec);
+    tt_thin_open(&rec->thin, &rec->store, options->disk);
+    atomic_store(&rec->stride, 1);
     atomic_store(&rec->bytes, rec->store.end);
     st = tt_worker_start(&rec->queue.worker, tt_writer_run, err);
 out:
@@ -227,5 +230,7 @@ void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out)
         .bytes = atomic_load(&rec->bytes),
         .damaged = atomic_load(&rec->damaged),
         .writer_ns = atomic_load(&rec->writer_ns),
+        .stride = atomic_load(&rec->stride),
+        .step_bytes = atomic_load(&rec->step_bytes),
     };
 }

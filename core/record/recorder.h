@@ -12,6 +12,7 @@
 #define TT_RECORD_RECORDER_H
 
 #include "record/queue.h"
+#include "record/thin.h"
 #include "site/sites.h"
 #include "store/store.h"
 
@@ -53,8 +54,9 @@ struct tt_recorder {
     uint32_t next_way;
     uint32_t holes_seen; /* of store.index.holes */
     tt_writer_batch batch;
+    tt_thin thin; /* the writer's alone */
     _Atomic int64_t events, dropped_events, dropped_bytes, values_stored, values_same, bytes, punched,
-        damaged, writer_ns;
+        damaged, writer_ns, stride, step_bytes;
 };
 
 void *tt_writer_run(void *recorder);

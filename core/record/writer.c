@@ -71,7 +71,6 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
             st = tt_grow(&batch->records, &batch->cap, (size_t)count + 1, sizeof(*batch->records));
             if (st < 0)
                 return tt_fail_plain(err, st);
-            batch->records[count++] = record;
             if (record->products & TT_PRODUCT_VALUE) {
                 record->value = rec->values[record->value].place;
                 if (record->value == 0)
@@ -79,8 +78,11 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
                 else
                     tt_store_value_used(&rec->store, record->value);
             }
+            if (!tt_thin_holds(&rec->thin, record))
+                batch->records[count++] = record;
             break;
         case TT_RECORD_NOTE:
+            tt_thin_happened(&rec->thin, record->step);
             st = tt_store_note(&rec->store, record->step, record->time, tt_record_tail(record),
                                record->text_len, err);
             break;
@@ -135,7 +137,9 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
             st = tt_points_add(points, records[i]);
         if (st < 0)
             return tt_fail_plain(err, st);
+        size_t before = rec->store.body.len;
         st = tt_store_add(&rec->store, site, points, err);
+        tt_thin_spent(&rec->thin, records[0], rec->store.body.len - before);
         records += now;
         n -= now;
     }
@@ -159,11 +163,48 @@ static tt_status add_points(tt_recorder *rec, uint32_t count, tt_error *err)
     if (st == TT_OK)
         st = tt_store_flush(&rec->store, err);
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
-        if (batch->ends[site] > (site > 0 ? batch->ends[site - 1] : 0))
+        uint32_t first = site > 0 ? batch->ends[site - 1] : 0;
+        size_t before = rec->store.body.len;
+        if (batch->ends[site] > first) {
             st = tt_store_tidy(&rec->store, site, err);
+            tt_thin_spent(&rec->thin, batch->sorted[first], rec->store.body.len - before);
+        }
         if (st == TT_OK && rec->store.body.len > BATCH_SLOTS * TT_SLOT)
             st = tt_store_flush(&rec->store, err);
     }
+    return st;
+}
+
+/* Writes the points that the ring has and something that happened makes interesting. */
+static tt_status write_ring(tt_recorder *rec, tt_error *err)
+{
+    tt_writer_batch *batch = &rec->batch;
+    int32_t sites = tt_sites_count(rec->sites);
+    int64_t before = rec->store.end;
+    uint32_t count = 0, start = 0;
+    uint64_t at = 0;
+    tt_status st = tt_store_flush(&rec->store, err); /* points of before are read back */
+    for (tt_record *record; st == TT_OK && (record = tt_thin_take(&rec->thin, &at)) != NULL;) {
+        st = tt_grow(&batch->records, &batch->cap, (size_t)count + 1, sizeof(*batch->records));
+        if (st == TT_OK)
+            batch->records[count++] = record;
+    }
+    if (st == TT_OK)
+        st = sort_points(batch, count, sites);
+    if (st < 0)
+        return tt_fail_plain(err, st);
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        uint32_t end = batch->ends[site];
+        if (end > start)
+            st = tt_store_insert(&rec->store, site, (const tt_record *const *)batch->sorted + start,
+                                 end - start, err);
+        if (st == TT_OK && rec->store.body.len > BATCH_SLOTS * TT_SLOT)
+            st = tt_store_flush(&rec->store, err);
+        start = end;
+    }
+    if (st == TT_OK)
+        st = tt_thin_taken(&rec->thin, &rec->store,
+                           rec->store.end - before + (int64_t)rec->store.body.len, err);
     return st;
 }
 
@@ -174,6 +215,10 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
     tt_status st = take_records(rec, from, to, &points, err);
     if (st == TT_OK && points > 0)
         st = add_points(rec, points, err);
+    if (st == TT_OK && tt_thin_wants(&rec->thin))
+        st = write_ring(rec, err);
+    if (st == TT_OK)
+        st = tt_thin_look(&rec->thin, &rec->store, err);
     tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     if (st == TT_OK)
         st = tt_store_flush(&rec->store, err);
@@ -182,6 +227,10 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
     atomic_store(&rec->bytes, rec->store.end - rec->store.punched);
     atomic_store(&rec->punched, rec->store.punched);
     atomic_store(&rec->damaged, rec->store.damaged);
+    if (rec->thin.told_stride > 0) {
+        atomic_store(&rec->step_bytes, rec->thin.told_bytes);
+        atomic_store(&rec->stride, rec->thin.told_stride);
+    }
     return st;
 }
 
@@ -250,6 +299,9 @@ void *tt_writer_run(void *recorder)
         pthread_mutex_unlock(&worker->lock);
     }
     tt_worker_begin(worker);
+    tt_thin_end(&rec->thin);
+    if (st == TT_OK && tt_thin_wants(&rec->thin))
+        st = write_ring(rec, &err);
     if (st == TT_OK)
         tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     tt_status closed = tt_store_close(&rec->store, st == TT_OK ? &err : NULL);

@@ -321,6 +321,10 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
         int64_t step = is_behind ? b->steps[j] : a->steps[i];
         bool is_wanted = step >= options->first_step && step <= options->last_step;
         if (is_before || is_behind) {
+            /* A step that the other run did not write is not one that it did not have. */
+            const side *other = is_before ? b : a;
+            is_wanted =
+                is_wanted && tt_run_stride(other->run, other->file, TT_THINNED_TENSORS, step) == 1;
             pair->site.only_a += is_wanted && is_before;
             pair->site.only_b += is_wanted && is_behind;
         } else if (is_wanted) {

@@ -275,6 +275,31 @@ static void add_unfinished(const tt_run *run, tt_answers *out)
         }
 }
 
+/* Adds which steps a long run has: "every 8th step of tensors from step 16384 on, every 16th from 32768 on". */
+static void add_thinned(const tt_run *run, tt_answers *out)
+{
+    tt_buf text = { 0 };
+    int64_t before = 1, first = -1;
+    tt_thinned one;
+    for (int32_t i = 0; tt_run_thinned(run, 0, i, &one) == TT_OK; i++) {
+        if (one.kind != TT_THINNED_TENSORS || one.stride <= before)
+            continue; /* steps around an event, which are all there */
+        const char *ending = one.stride % 10 == 2 && one.stride % 100 != 12 ? "nd" : "th";
+        (void)tt_buf_printf(&text, "%severy %" PRId64 "%s%s step %" PRId64 " on",
+                            first < 0 ? "thinned: " : ", ", one.stride, ending,
+                            first < 0 ? " step of tensors from" : " from", one.from);
+        before = one.stride;
+        first = first < 0 ? one.from : first;
+    }
+    if (first < 0)
+        return;
+    (void)tt_buf_text(&text, "; all steps where something happened");
+    tt_answer thinned = TT_ANSWER(NOTE, NOTE, .rule = "thinned", .sentence = tt_answers_take(out, &text));
+    thinned.first_step = first;
+    tt_answer_number(&thinned, "stride", (double)before);
+    tt_answers_put(out, &thinned);
+}
+
 tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_answers *out)
 {
     const tt_totals totals = tt_run_totals(run);
@@ -290,6 +315,7 @@ tt_status tt_run_fate(const tt_run *run, const char *path, int64_t unread, tt_an
                                            out, "%" PRId64 " events were dropped while recording",
                                            totals.dropped_events)));
     add_unfinished(run, out);
+    add_thinned(run, out);
     if (tt_answers_find_blackbox(out, run, &step)) {
         tt_answer box = TT_ANSWER(NOTE, NOTE, .rule = "black-box");
         box.sentence =

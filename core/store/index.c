@@ -157,6 +157,11 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
     st = tt_grow(&row->chunks, &row->cap, (size_t)row->count + 1, sizeof *chunk);
     if (st < 0)
         return st;
+    if (from < row->count && end_of(chunk) > row->points) {
+        index->insertions++;
+        row->nonfinite = row->nonfinite >= chunk->first ? -1 : row->nonfinite;
+        row->scanned = row->scanned > chunk->first ? chunk->first : row->scanned;
+    }
     index->chunks = index->chunks - (row->count - from) + 1;
     index->unpaid = unpaid;
     row->chunks[from] = *chunk;
@@ -388,6 +393,16 @@ bool tt_section_next(tt_cursor *body, uint64_t *kind, tt_cursor *section)
     const unsigned char *at = tt_cursor_take(body, len);
     *section = tt_cursor_over(at, at != NULL ? len : 0);
     return at != NULL;
+}
+
+bool tt_thinned_read(tt_cursor *section, tt_thinned *out)
+{
+    int64_t from = tt_cursor_signed(section);
+    uint64_t stride = tt_cursor_varint(section), kind = tt_cursor_varint(section);
+    if (section->is_bad || stride == 0 || stride > UINT32_MAX || kind >= TT_THINNED_COUNT_)
+        return false;
+    *out = (tt_thinned){ .from = from, .stride = (int64_t)stride, .kind = (tt_thinned_kind)kind };
+    return true;
 }
 
 tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at)

@@ -38,6 +38,7 @@ typedef enum tt_section {
     TT_SECTION_PLACEMENT = 11,
     TT_SECTION_CHAIN = 12,   /* site, points, chain of their digests and sums */
     TT_SECTION_SETTING = 13, /* step (signed), length of the key, key, value */
+    TT_SECTION_THINNED = 14, /* from step (signed), stride, tt_thinned_kind */
 } tt_section;
 
 typedef struct tt_index_site {
@@ -76,6 +77,7 @@ typedef struct tt_index {
     int64_t points;     /* of all sites */
     int64_t unpaid;     /* points beyond the bytes of their chunks */
     int64_t refused_at; /* after TT_ELIMIT: the chunk that was too many */
+    int64_t insertions; /* chunks that put points between others: numbers of points have changed */
     tt_span steps;
     tt_offsets sessions, notes;
     tt_offsets holes; /* from, to, from, to ...; a writer's are in order of eviction */
@@ -111,6 +113,8 @@ void tt_section_put(tt_buf *out, tt_section kind, const tt_buf *section);
 void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out);
 /* Moves to the next section of a body.  False: there is none, or the body is bad. */
 bool tt_section_next(tt_cursor *body, uint64_t *kind, tt_cursor *section);
+/* Reads a section that says which steps are there; false: it makes no sense. */
+bool tt_thinned_read(tt_cursor *section, tt_thinned *out);
 /* Takes in the sections of a block's body that starts at `at` in the file. */
 tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at);
 

@@ -102,6 +102,8 @@ static void note(tt_joined_site *site, tt_outcome how, const tt_whole *w, int64_
 tt_status tt_row_add(tt_row_maker *made, tt_outcome how, const tt_whole *w, int64_t step)
 {
     enum { CHUNK = 4096 };
+    if (how == TT_INCOMPLETE && tt_run_is_thinned(made->joined->parts, step))
+        return TT_OK; /* a rank did not write this step: nothing is missing */
     note(&made->joined->site[made->site], how, w, step);
     tt_status st = how == TT_JOINED ? put_point(made, w) : TT_OK;
     return st == TT_OK && made->points.n >= CHUNK ? end_chunk(made) : st;

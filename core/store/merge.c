@@ -107,6 +107,60 @@ static tt_status gather(tt_store *store, const tt_index_site *row, uint32_t coun
     return st;
 }
 
+/* Leaves out the oldest records that make a chunk too large. */
+static uint32_t skip_oldest(const tt_record *const *records, uint32_t count, uint32_t room)
+{
+    uint32_t from = count;
+    size_t bytes = 0;
+    while (from > 0 && count - from < room && bytes < TT_COLUMN_BYTES_MAX / 4) {
+        from--;
+        bytes += (size_t)records[from]->text_len + records[from]->more_len;
+    }
+    return from;
+}
+
+tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const *records, uint32_t count,
+                          tt_error *err)
+{
+    tt_index_site *row;
+    tt_points *points = &store->merged;
+    tt_status st = tt_index_row(&store->index, site, &row);
+    if (st < 0)
+        return tt_fail_plain(err, st);
+    uint32_t from = row->count, k;
+    while (from > 0 && row->chunks[from - 1].last_step >= records[0]->step &&
+           row->chunks[from - 1].n < 2 * FULL_POINTS && row->chunks[from - 1].len < FULL_BYTES &&
+           (from == row->count ||
+            row->chunks[from - 1].first + row->chunks[from - 1].n == row->chunks[from].first))
+        from--;
+    for (; from > 0 && count > 0 && records[0]->step < row->chunks[from - 1].last_step; count--)
+        records++;
+    st = gather(store, row, row->count - from, &k);
+    if (st == TT_EIO || st == TT_EFORMAT || count == 0)
+        return TT_OK; /* damaged: the points that are there stay as they are */
+    uint32_t skipped = skip_oldest(records, count, TT_CHUNK_POINTS_MAX - points->n);
+    records += skipped;
+    count -= skipped;
+    int64_t first = from < row->count ? row->chunks[from].first : row->points;
+    uint32_t products = 0;
+    for (uint32_t i = 0; i < count; i++)
+        products |= records[i]->products;
+    if (st == TT_OK)
+        st = tt_points_reserve(points, points->n + count, products);
+    for (uint32_t i = 0; st == TT_OK && i < count; i++)
+        st = tt_points_add(points, records[i]);
+    if (st == TT_OK)
+        st = tt_points_sort(points);
+    if (st < 0)
+        return tt_fail_plain(err, st);
+    int64_t bad = row->nonfinite >= 0 && row->nonfinite < first ? -1 : tt_points_nonfinite(points);
+    st = tt_store_put_chunk(store, site, first, points, err);
+    if (bad >= 0)
+        row->nonfinite = first + bad;
+    row->scanned = row->points;
+    return st;
+}
+
 tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
 {
     const tt_index_site *row = &store->index.row[site];

@@ -168,6 +168,69 @@ static void get_shape(const tt_points *points, uint32_t i, tt_point *out)
         out->ndim = (int32_t)ndim;
 }
 
+typedef struct place {
+    int64_t step, time;
+    uint32_t from;
+} place;
+
+static int by_step(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Puts the entries of a column of bytes in order; cells: where they end. */
+static tt_status move_bytes(const place *places, uint32_t n, uint64_t *cells, uint64_t *room,
+                            tt_buf *bytes)
+{
+    tt_buf moved = { 0 };
+    memcpy(room, cells, n * sizeof *cells);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t from = places[i].from;
+        uint64_t start = from > 0 ? room[from - 1] : 0;
+        if (room[from] > start)
+            (void)tt_buf_append(&moved, bytes->data + start, room[from] - start);
+        cells[i] = moved.len;
+    }
+    tt_status st = moved.st;
+    tt_buf_free(bytes);
+    *bytes = moved;
+    return st;
+}
+
+tt_status tt_points_sort(tt_points *points)
+{
+    uint32_t n = points->n;
+    place *places = malloc((n + 1) * sizeof *places);
+    uint64_t *room = malloc((n + 1) * sizeof *room);
+    tt_status st = places != NULL && room != NULL ? TT_OK : TT_ENOMEM;
+    for (uint32_t i = 0; st == TT_OK && i < n; i++)
+        places[i] = (place){ .step = (int64_t)points->cells[TT_COLUMN_STEP][i],
+                             .time = (int64_t)points->cells[TT_COLUMN_TIME][i],
+                             .from = i };
+    if (st == TT_OK)
+        qsort(places, n, sizeof *places, by_step);
+    for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
+        uint64_t *cells = points->cells[c];
+        if (!tt_points_have(points->products, c))
+            continue;
+        if (tt_column_kinds[c].type == TT_COLUMN_BYTES) {
+            st = move_bytes(places, n, cells, room, &points->bytes[c]);
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            room[i] = cells[places[i].from];
+        memcpy(cells, room, n * sizeof *cells);
+    }
+    free(places);
+    free(room);
+    return st;
+}
+
 void tt_points_keep_last(tt_points *points)
 {
     uint32_t last = points->n - 1;

@@ -124,6 +124,8 @@ static inline bool tt_points_have(uint32_t products, size_t column)
 tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products);
 /* Adds a point of the queue; there must be room. */
 tt_status tt_points_add(tt_points *points, const tt_record *record);
+/* Puts the points in the order of their steps, those of a step in the order of their times. */
+tt_status tt_points_sort(tt_points *points);
 /* Drops all points but the last. */
 void tt_points_keep_last(tt_points *points);
 /* Reads point i back. */

@@ -53,6 +53,7 @@ static void free_tap(tt_tap *tap)
     free(tap->notes);
     free(tap->modules);
     free(tap->settings);
+    free(tap->thinned);
     free(tap->meshes);
     free(tap->placements);
     free((void *)tap->known);
@@ -447,4 +448,12 @@ tt_status tt_run_stretches(const tt_run *run, int32_t file, tt_stretch *out, siz
                 out[n] = (tt_stretch){ texts[t]->at[i], 0 };
     *count = n;
     return TT_OK;
+}
+
+int64_t tt_run_insertions(const tt_run *run)
+{
+    int64_t all = 0;
+    for (int32_t file = 0; file < run->count; file++)
+        all += run->taps[file]->index.insertions;
+    return all;
 }

@@ -45,12 +45,13 @@ typedef struct tt_tap { /* one file of a run */
     int64_t stopped_at;                 /* its block */
     tt_module *modules;                 /* owned */
     tt_setting *settings;               /* owned */
+    tt_thinned *thinned;                /* owned */
     tt_known_mesh *meshes;              /* owned */
     tt_site_placement *placements;      /* owned; by site and step */
     const tt_known_placement **known;   /* owned; the different ones, in the arena */
-    int32_t note_count, module_count, setting_count, mesh_count, placement_count, placements_sorted,
-        known_count;
-    size_t note_cap, module_cap, setting_cap, mesh_cap, placement_cap, known_cap;
+    int32_t note_count, module_count, setting_count, thinned_count, mesh_count, placement_count,
+        placements_sorted, known_count;
+    size_t note_cap, module_cap, setting_cap, thinned_cap, mesh_cap, placement_cap, known_cap;
     size_t placement_bytes;
     tt_join *join; /* owned; NULL: a file; else its points are made of those of other files */
     size_t text_bytes;
@@ -91,6 +92,10 @@ tt_run *tt_run_parts(tt_run *run);
 const tt_known_mesh *tt_run_known_mesh(const tt_run *run, int32_t file, uint64_t id);
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
+/* How often points were put between others: whoever has read some by their numbers begins anew when this changes. */
+int64_t tt_run_insertions(const tt_run *run);
+/* Did a file leave out tensors around this step? */
+bool tt_run_is_thinned(const tt_run *run, int64_t step);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */
 /* A value for each step, the mean of its points of these phases: Inf where a number was
  * not finite or, of var, std, l2 and rms, where the tensor held NaN or Inf.  Steps in which

@@ -239,6 +239,24 @@ static tt_status open_file(tt_store *store, const char *path, bool resumes, tt_e
     return TT_OK; /* no locks here: then none are needed by others either */
 }
 
+/* Reads how a file that is continued was thinned: the last word counts. */
+static void read_strides(tt_store *store, tt_scan *scan)
+{
+    const tt_offsets *notes = &store->index.notes;
+    for (uint32_t i = 0; i < notes->count; i++) {
+        uint64_t kind;
+        tt_cursor section;
+        if (tt_scan_load(scan, notes->at[i], TT_BLOCK_BATCH, NULL) < 0)
+            continue;
+        tt_cursor body = tt_cursor_over(scan->body.data, scan->body.len);
+        while (tt_section_next(&body, &kind, &section)) {
+            tt_thinned one;
+            if (kind == TT_SECTION_THINNED && tt_thinned_read(&section, &one))
+                store->strides[one.kind] = (uint32_t)one.stride;
+        }
+    }
+}
+
 static tt_status continue_file(tt_store *store, tt_error *err)
 {
     tt_scan scan = { 0 };
@@ -257,6 +275,7 @@ static tt_status continue_file(tt_store *store, tt_error *err)
     store->sites_written = tt_sites_count(store->index.sites);
     for (int32_t i = 0; i < store->index.count; i++)
         tt_store_look_back(store, i);
+    read_strides(store, &scan);
     if (scan.size > scan.end)
         st = tt_file_cut(store->fd, scan.end, err); /* a torn tail */
 out:

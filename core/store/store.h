@@ -33,12 +33,14 @@ typedef struct tt_store {
     tt_points merged; /* scratch of merge.c */
     tt_buf scratch;
     /* max_bytes: see room.c */
-    int64_t max_bytes;   /* 0: no limit */
-    int64_t punched;     /* bytes given back */
-    tt_offsets segments; /* starts of stretches that hold values, oldest first */
-    tt_offsets used_at;  /* of each: `end` when a value in it was last referred to */
-    bool is_full;        /* no room for values: none is taken any more */
-    bool has_told_size;  /* a note says that a value is larger than max_bytes */
+    int64_t max_bytes;                   /* 0: no limit */
+    int64_t punched;                     /* bytes given back */
+    int64_t value_bytes;                 /* of blocks of values in this session */
+    uint32_t strides[TT_THINNED_COUNT_]; /* of a file that is continued; 0: it was not thinned */
+    tt_offsets segments;                 /* starts of stretches that hold values, oldest first */
+    tt_offsets used_at;                  /* of each: `end` when a value in it was last referred to */
+    bool is_full;                        /* no room for values: none is taken any more */
+    bool has_told_size;                  /* a note says that a value is larger than max_bytes */
     bool is_failed;
     void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
 } tt_store;
@@ -64,6 +66,10 @@ tt_status tt_store_section(tt_store *store, tt_section kind, const void *bytes, 
                            tt_error *err);
 void tt_store_lost(tt_store *store, int64_t events, int64_t bytes);
 tt_status tt_store_flush(tt_store *store, tt_error *err);
+/* After a flush: puts points, which are in order, between those of before that are at the end of a site.  Where
+ * these are in a large chunk already, the points before its end are left out. */
+tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const *records, uint32_t count,
+                          tt_error *err);
 /* After a flush: merges the small chunks of a site that has many.  The result is
  * in the next batch. */
 tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err);

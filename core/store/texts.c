@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum { TEXT_BYTES_MAX = 16 << 20, INFO_MAX = 1024, NOTES_MAX = 1 << 18, MODULES_MAX = 1 << 18 };
-enum { SETTINGS_MAX = 1 << 16 };
+enum { SETTINGS_MAX = 1 << 16, THINNED_MAX = 1 << 20 };
 
 static const char *keep(tt_tap *tap, const void *bytes, size_t len)
 {
@@ -88,6 +88,17 @@ static tt_status add_setting(tt_tap *tap, tt_cursor *cursor)
     return st;
 }
 
+static tt_status add_thinned(tt_tap *tap, tt_cursor *cursor)
+{
+    tt_thinned one;
+    if (tap->thinned_count >= THINNED_MAX || !tt_thinned_read(cursor, &one))
+        return TT_EFORMAT;
+    tt_status st = tt_grow(&tap->thinned, &tap->thinned_cap, (size_t)tap->thinned_count + 1, sizeof one);
+    if (st == TT_OK)
+        tap->thinned[tap->thinned_count++] = one;
+    return st;
+}
+
 /* Does a note say what ended the session? */
 static bool says_stop(const tt_note *note)
 {
@@ -108,6 +119,8 @@ static tt_status read_notes(tt_tap *tap, int64_t at)
             st = add_module(tap, &section);
         else if (kind == TT_SECTION_SETTING)
             st = add_setting(tap, &section);
+        else if (kind == TT_SECTION_THINNED)
+            st = add_thinned(tap, &section);
         else if (kind == TT_SECTION_MESH)
             st = tt_mesh_read(tap, &section);
         else if (kind == TT_SECTION_PLACEMENT)
@@ -186,4 +199,29 @@ tt_status tt_run_setting(const tt_run *run, int32_t file, int32_t i, tt_setting 
         return TT_EINVAL;
     *out = run->taps[file]->settings[i];
     return TT_OK;
+}
+
+tt_status tt_run_thinned(const tt_run *run, int32_t file, int32_t i, tt_thinned *out)
+{
+    if (file < 0 || file >= run->count || i < 0 || i >= run->taps[file]->thinned_count)
+        return TT_EINVAL;
+    *out = run->taps[file]->thinned[i];
+    return TT_OK;
+}
+
+int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int64_t step)
+{
+    const tt_tap *tap = file >= 0 && file < run->count ? run->taps[file] : NULL;
+    for (int32_t i = tap != NULL ? tap->thinned_count : 0; i-- > 0;)
+        if (tap->thinned[i].kind == kind && tap->thinned[i].from <= step)
+            return tap->thinned[i].stride;
+    return 1;
+}
+
+bool tt_run_is_thinned(const tt_run *run, int64_t step)
+{
+    for (int32_t file = 0; file < run->count; file++)
+        if (tt_run_stride(run, file, TT_THINNED_TENSORS, step) > 1)
+            return true;
+    return false;
 }

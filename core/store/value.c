@@ -136,6 +136,7 @@ tt_status tt_store_value(tt_store *store, const tt_value_head *piece, const void
     tt_buf_free(&body);
     if (st == TT_OK) {
         *before = at;
+        store->value_bytes += store->end - at;
         tt_store_value_written(store, at, head.before == 0);
     }
     return st;

@@ -295,6 +295,21 @@ static PyObject *run_settings(PyObject *self, PyObject *number)
     return runs_reader_leave(self, TT_OK, NULL, list);
 }
 
+/* [(from step, stride)] of tensors, as recorded */
+static PyObject *run_strides(PyObject *self, PyObject *number)
+{
+    int32_t file;
+    tt_thinned one;
+    tt_run *run = enter_file(self, number, &file);
+    if (run == NULL)
+        return NULL;
+    PyObject *list = PyList_New(0); /* owned */
+    for (int32_t i = 0; list != NULL && tt_run_thinned(run, file, i, &one) == TT_OK; i++)
+        if (one.kind == TT_THINNED_TENSORS)
+            binding_list_add(&list, Py_BuildValue("(LL)", (long long)one.from, (long long)one.stride));
+    return runs_reader_leave(self, TT_OK, NULL, list);
+}
+
 /* (blocks, points, values, damaged blocks, damaged bytes, torn bytes, gone values, closed, first) */
 static PyObject *run_check(PyObject *self, PyObject *number)
 {
@@ -559,6 +574,7 @@ static PyMethodDef methods[] = {
     { "info", run_info, METH_O, "Return what the writer said of itself." },
     { "notes", run_notes, METH_O, "Return (step, time, text) of all notes." },
     { "modules", run_modules, METH_O, "Return {path: class} of its modules." },
+    { "strides", run_strides, METH_O, "Return [(step, stride)] of steps whose tensors were written." },
     { "settings", run_settings, METH_O, "Return [(step, key, value)] of what the program had set." },
     { "joined", runs_reader_joined, METH_O, "Return what became of a site when ranks were joined." },
     { "placement", runs_reader_placement, METH_VARARGS, "Return where the tensors of a site belong." },

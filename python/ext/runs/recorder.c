@@ -41,21 +41,21 @@ static const char **read_info(PyObject *info)
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "path",      "only",   "exclude", "products", "every",
-                             "rank",      "resume", "drop",    "compress", "queue_bytes",
-                             "max_bytes", "budget", "info",    "child",    NULL };
+    static char *names[] = { "path",   "only", "exclude",  "products",    "every",     "rank",
+                             "resume", "drop", "compress", "queue_bytes", "max_bytes", "disk",
+                             "budget", "info", "child",    NULL };
     tt_recorder_options options = { .plan = { .products = TT_PRODUCT_STATS, .every = 1 } };
     tt_plan *plan = &options.plan;
     PyObject *path = NULL; /* owned; bytes: a folder's name need not be UTF-8 */
     int resume = 0, drop = 0, compress = 0;
     Py_ssize_t queue_bytes = 0;
-    long long max_bytes = 0;
+    long long max_bytes = 0, disk = 0;
     double budget = 0;
     PyObject *info = NULL; /* borrowed */
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O&|$zzIIipppnLdO!i:Recorder", names, PyUnicode_FSConverter, &path, &plan->only,
-            &plan->exclude, &plan->products, &plan->every, &options.rank, &resume, &drop, &compress,
-            &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &options.child)) {
+            args, kwargs, "O&|$zzIIipppnLLdO!i:Recorder", names, PyUnicode_FSConverter, &path,
+            &plan->only, &plan->exclude, &plan->products, &plan->every, &options.rank, &resume, &drop,
+            &compress, &queue_bytes, &max_bytes, &disk, &budget, &PyDict_Type, &info, &options.child)) {
         Py_XDECREF(path);
         return NULL;
     }
@@ -70,12 +70,14 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     options.compresses = compress != 0;
     options.queue_bytes = (size_t)queue_bytes;
     options.max_bytes = max_bytes;
+    options.disk = disk;
     options.info = facts;
     self = (runs_recorder *)type->tp_alloc(type, 0);
     if (self == NULL)
         goto out;
     self->every = plan->every > 0 ? plan->every : 1;
     self->budget = budget;
+    self->disk = disk;
     self->drops = options.drops;
     self->start_ns = self->look_ns = self->cost_told_ns = runs_clock_coarse();
     self->look_step = -1;
@@ -428,11 +430,11 @@ static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
     tt_recorder_counts c = recorder->last;
     if (recorder->rec != NULL)
         tt_recorder_counts_get(recorder->rec, &c);
-    return Py_BuildValue("{sLsLsLsLsLsLsLsL}", "events", (long long)c.events, "dropped_events",
+    return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "events", (long long)c.events, "dropped_events",
                          (long long)c.dropped_events, "dropped_bytes", (long long)c.dropped_bytes,
                          "values", (long long)c.values, "values_same", (long long)c.values_same,
                          "values_gone", (long long)c.values_gone, "bytes", (long long)c.bytes, "damaged",
-                         (long long)c.damaged);
+                         (long long)c.damaged, "stride", (long long)c.stride);
 }
 
 /* Share of the time since the beginning. */
@@ -524,11 +526,12 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-BINDING_CLASS(
-    runs_recorder, "tensortap._core.Recorder", runs_recorder, BINDING_GC | Py_TPFLAGS_BASETYPE,
-    { Py_tp_doc,
-      "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
-      "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
-      "A run that is being written." },
-    { Py_tp_new, recorder_new }, { Py_tp_dealloc, recorder_dealloc }, BINDING_GC_SLOTS(recorder),
-    { Py_tp_methods, methods }, { Py_tp_members, members }, { Py_tp_getset, getters });
+BINDING_CLASS(runs_recorder, "tensortap._core.Recorder", runs_recorder, BINDING_GC | Py_TPFLAGS_BASETYPE,
+              { Py_tp_doc,
+                "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
+                "drop=False, compress=False, queue_bytes=0, max_bytes=0, disk=0, budget=0.0, info={}, "
+                "child=0)\n--\n\n"
+                "A run that is being written." },
+              { Py_tp_new, recorder_new }, { Py_tp_dealloc, recorder_dealloc },
+              BINDING_GC_SLOTS(recorder), { Py_tp_methods, methods }, { Py_tp_members, members },
+              { Py_tp_getset, getters });

@@ -77,6 +77,8 @@ typedef struct runs_recorder {
     uint32_t every;       /* of the plan */
     int64_t start_ns;     /* runs_clock_coarse() of the beginning */
     int64_t end_ns;       /* of the end; 0: not yet */
+    int64_t disk;         /* most bytes of all that is no value; 0: any */
+    bool has_told_disk;   /* that the run is thinned; once is enough */
     double budget;        /* share of the time that watching may take; 0: any */
     int64_t look_ns, look_cost, look_step; /* at the last look at the budget */
     int64_t typical;                       /* ns of one timed event of no site, smoothed */

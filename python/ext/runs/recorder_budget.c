@@ -86,6 +86,19 @@ static void thin(runs_recorder *self, int64_t excess)
     tt_buf_free(&text);
 }
 
+/* Says on the terminal that `tensortap run` thins the run; a program that records itself has a note in it. */
+static void tell_disk(runs_recorder *self)
+{
+    tt_recorder_counts counts;
+    tt_recorder_counts_get(self->rec, &counts);
+    if (self->has_told_disk || counts.stride <= 1 || !self->is_by_command)
+        return;
+    self->has_told_disk = true;
+    (void)runs_recorder_warn(self,
+                             "about %.2g GB per 100 000 steps; thinned to stay within %.3g GB (--disk)",
+                             (double)counts.step_bytes * 1e5 / 1e9, (double)self->disk / 1e9);
+}
+
 static void look(runs_recorder *self, int64_t now)
 {
     int64_t wall = now - self->look_ns;
@@ -95,6 +108,7 @@ static void look(runs_recorder *self, int64_t now)
         PyErr_WriteUnraisable((PyObject *)self);
     if (self->rec == NULL) /* whoever shows warnings may have closed it */
         return;
+    tell_disk(self);
     if (now - self->cost_told_ns >= TELL_NS)
         runs_recorder_tell_cost(self);
     if (self->budget > 0 && !is_enough)

@@ -382,8 +382,10 @@ def main(options: dict[str, str], words: list[str]) -> None:
         **dict.fromkeys(("every", "black_box", "sample_ranks"), int),
         "budget": float,
     }
-    names = (*numbers, "only", "exclude", "allow", "keep", "health", "only_ranks", "upload")
+    names = (*numbers, "only", "exclude", "allow", "keep", "health", "only_ranks", "upload", "disk")
     recording = {name: numbers.get(name, str)(texts[name]) for name in names if texts.get(name)}
+    if recording.get("disk") == "none":
+        recording["disk"] = None
     watching: dict[str, Any] = {"inputs": "inputs" in texts}
     for name in ("grads", "on_nonfinite"):
         if name in texts:

@@ -62,6 +62,9 @@ def summary(run: Run) -> Iterator[tuple[str, str]]:
     thinned = [note.text for note in run.notes if note.text.startswith("budget: ")]
     if thinned:
         yield "thinned", thinned[-1].removeprefix("budget: ")
+    long = [note.text for note in run.notes if note.text.startswith("thinned: ")]
+    if long:
+        yield "steps written", long[-1].removeprefix("thinned: ")
     dropped = sum(file.dropped_events for file in files)
     if dropped:
         yield "dropped", counted(dropped, "event")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tensortap.runs.watch import Grads, OnNonFinite
 
 MOST_SHOWN = 3  # names in a repr
+LEAST_DISK = 10**6  # bytes of a run, below which there is nothing to thin
 BY_HAND = "run.batch"  # the loader of batches that the program names itself
 
 
@@ -243,6 +245,7 @@ def record(
     budget: float | None = None,
     overflow: Literal["wait", "drop"] = "wait",
     max_bytes: int | None = None,
+    disk: int | str | None = "2GB",
     resume: bool = False,
     follow_fork: bool = False,
     health: Literal["warn", "stop"] | None = None,
@@ -276,6 +279,9 @@ def record(
             tensors are then recorded less often; the run says which.
         overflow: What to do while the disk is too slow: "wait", or "drop" and count.
         max_bytes: Most bytes of values to keep; the oldest are evicted, their statistics stay.
+        disk: Most bytes of statistics and numbers that a rank writes, such as "500MB"; None: any.
+            A run that grows large has tensors of every 8th step, then every 16th, and so on, and
+            all steps around a NaN, a spike, a note and the end. Numbers are thinned last.
         resume: Continue an existing run at the step after its last.
         follow_fork: Record in forked processes too, each into its own file in the folder.
         health: Ask the rules of `tt.health` while the training runs. "warn" prints each finding
@@ -309,6 +315,7 @@ def record(
     if max_bytes is not None:
         accepted = "a number of bytes, 1 or more, or None"
         _check("max_bytes", max_bytes, int, accepted, lambda count: count >= 1)
+    most = _read_size(disk)
     _check("only", only, str, "a glob like 'activation/*'")
     if exclude is not None:
         _check("exclude", exclude, str, "a glob like '*.bias', or None")
@@ -350,6 +357,7 @@ def record(
         "resume": bool(resume),
         "drop": overflow == "drop",
         "max_bytes": max_bytes or 0,
+        "disk": most,
         "budget": float(budget or 0),
         "info": _info(rank, world_size),
     }
@@ -478,6 +486,24 @@ def _nearest(glob: str, run: Recording) -> str:
 
 
 # ---- options
+
+
+def _read_size(disk: int | str | None) -> int:
+    """Return the bytes of "2GB", "500 MB", 10**9; 0 for None."""
+    accepted = f"bytes from {LEAST_DISK} on, a text such as '500MB' or '2GB', or None"
+    if disk is None:
+        return 0
+    if isinstance(disk, str):
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?", disk)
+        if found is None:
+            raise ValueError(f"disk must be {accepted}, not {disk!r}")
+        size = int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
+    else:
+        _check("disk", disk, int, accepted)
+        size = disk
+    if size < LEAST_DISK:
+        raise ValueError(f"disk must be {accepted}, not {disk!r}")
+    return size
 
 
 def _check(

@@ -249,6 +249,14 @@ class Run:
         return {key: value for key, value in found.items() if value}
 
     @property
+    def strides(self) -> list[tuple[int, int]]:
+        """From which step on tensors were written at every how many-th step, as rank 0 says.
+
+        Empty if every step was written. Later entries replace earlier ones from their step on.
+        """
+        return self._reader.strides(0)
+
+    @property
     def notes(self) -> list[Note]:
         """All remarks, in order of time."""
         found = [
