@@ -705,8 +705,6 @@ typedef struct tt_thinned {
     tt_thinned_kind kind; /* numbers: also tensors of one element */
 } tt_thinned;
 tt_status tt_run_thinned(const tt_run *run, int32_t file, int32_t i, tt_thinned *out);
-/* The stride at a step; 1: every step was written. */
-int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int64_t step);
 
 /* ---- saved files -------------------------------------------------------- */
 

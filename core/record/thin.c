@@ -24,7 +24,7 @@ enum {
     STEPS_LEAST = 8, /* written steps from which their size is known */
 };
 static const double FAR = 12;       /* mean distances from the level that are a jump ... */
-static const double FURTHER = 1.25; /* ... if no jump before was nearly as far */
+static const double FURTHER = 1.25; /* ... of a tensor if no jump before was nearly as far */
 
 /* Bytes of the file up to which points of a kind are written at all: numbers have the last word. */
 static int64_t limit_of(const tt_thin *thin, int kind)
@@ -182,7 +182,7 @@ static void see(tt_thin *thin, tt_thin_site *site, const tt_record *record, bool
     double by = size - site->level, least = fabs(site->level) * 1e-3;
     double spread = site->spread > least ? site->spread : least;
     if (site->seen >= WARM && spread > 0) {
-        if (by > FAR * spread && by > FURTHER * site->furthest * spread) {
+        if (by > FAR * spread && (is_numeric || by > FURTHER * site->furthest * spread)) {
             site->furthest = by / spread;
             site_happened(thin, record->step, is_numeric);
         }
