@@ -379,9 +379,9 @@ typedef struct tt_recorder_options {
     bool compresses;         /* values with zstd, where it helps */
     size_t queue_bytes;      /* 0: 32 MB; an event takes at least 64 bytes */
     int64_t max_bytes;       /* of the file; the oldest values are evicted; 0: no limit */
-    int64_t disk;            /* most bytes of all that is no value: then steps are thinned; 0: no limit */
     tt_plan plan;            /* { 0 }: every site, every step, products of the caller's choice */
     const char *const *info; /* key, value, key, value, ..., NULL; NULL: none */
+    int64_t disk;            /* most bytes of all that is no value: then steps are thinned; 0: no limit */
 } tt_recorder_options;
 
 /* One appearance of a tensor.  NULL pointers are products that it does not have; nothing is
