@@ -129,7 +129,7 @@ static void a_long_run_stays_within_its_disk_and_keeps_what_matters(void **state
     series one = steps_of(run, "gradient/0"), bad = steps_of(run, "gradient/3"),
            loss = steps_of(run, "loss");
     assert_true(one.n < STEPS / 4);
-    assert_int_equal(loss.n, STEPS); /* numbers are small: all are there */
+    assert_true(loss.n >= STEPS / 2 && loss.n > 2 * one.n); /* the losses are a third of this file */
     assert_int_equal(count_in(&one, 0, 1000), 1001);
     assert_int_equal(count_in(&one, BAD_STEP - BEFORE, BAD_STEP), BEFORE + 1);
     assert_int_equal(count_in(&bad, BAD_STEP - BEFORE, BAD_STEP), BEFORE + 1);
