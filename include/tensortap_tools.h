@@ -473,10 +473,19 @@ typedef struct tt_feed {
 
 enum { TT_NUMBERS_MOST = 4, TT_NEXT_MOST = 3, TT_FEEDS_MOST = 12 };
 
+/* How sure a finding is.  Only what is certain is an error. */
+typedef enum tt_likelihood {
+    TT_LIKELIHOOD_NONE,    /* it is no finding */
+    TT_LIKELIHOOD_LIKELY,  /* a limit decides, and a healthy training may reach it */
+    TT_LIKELIHOOD_CERTAIN, /* it follows from what was recorded */
+} tt_likelihood;
+const char *tt_likelihood_text(tt_likelihood likelihood); /* "certain", "likely", "" */
+
 /* What a report comes to.  Whoever shows it lays out these fields, and looks for nothing in sentences. */
 typedef struct tt_answer {
     tt_answer_kind kind;
     tt_severity severity;
+    tt_likelihood likelihood;
     const char *rule;     /* which of its kind: id of a rule of health, "inputs", "killed"; NULL: none */
     const char *place;    /* the sites in a few words: "backbone (4 parameters)"; NULL: none */
     const int32_t *sites; /* of the run, the first to look at first ... */
@@ -492,10 +501,12 @@ typedef struct tt_answer {
     size_t number_count;
     const tt_feed *feeds;
     size_t feed_count;
-    const char *sentence;           /* without severity, rule and remedy; no stop at its end */
-    const char *detail;             /* further lines; NULL: none */
-    const char *remedy;             /* what to do; NULL: none */
-    const char *code;               /* "Linear in Block.forward (model.py:94)"; NULL: not known */
+    const char *sentence; /* without severity, rule and remedy; no stop at its end */
+    const char *detail;   /* further lines; NULL: none */
+    const char *remedy;   /* what to do; NULL: none */
+    const char *code;     /* "Linear in Block.forward (model.py:94)"; NULL: not known */
+    const char *follows;  /* findings that it explains: "dead-units, growth (2)"; NULL: none ... */
+    size_t follow_count;  /* ... and how many these are */
     const char *next[TT_NEXT_MOST]; /* commands that show more; a shell runs them as they are */
     size_t next_count;
 } tt_answer;
@@ -693,16 +704,23 @@ typedef enum tt_loss_made_by {
     TT_LOSS_OVER_BATCH = 5,       /* an nll_loss of a log_softmax over the first dimension */
 } tt_loss_made_by;
 
+/* What a softmax inside a module normalises over, if that is not what it is used for; under tensortap/softmax/. */
+typedef enum tt_softmax_over {
+    TT_SOFTMAX_OVER_BATCH = 1,   /* the samples of a batch */
+    TT_SOFTMAX_OVER_QUERIES = 2, /* the dimension before the one that a product with values sums over */
+} tt_softmax_over;
+
 struct tt_case; /* core/health */
 
 /* What can be wrong with a training.  core/health has a file for each. */
 typedef struct tt_rule {
-    const char *id;       /* "gradient-vanishing" */
-    tt_severity severity; /* of most of its findings */
-    const char *needs;    /* the data that it looks at */
-    const char *summary;  /* what it finds, in one sentence */
-    const char *remedy;   /* what to do */
-    const char *hides;    /* ids, with commas: rules whose later findings follow from this one */
+    const char *id;           /* "gradient-vanishing" */
+    tt_severity severity;     /* of most of its findings */
+    tt_likelihood likelihood; /* of its warnings; errors are certain */
+    const char *needs;        /* the data that it looks at */
+    const char *summary;      /* what it finds, in one sentence */
+    const char *remedy;       /* what to do */
+    const char *hides;        /* ids, with commas: rules whose later findings follow from this one */
     void (*find)(struct tt_case *of);
 } tt_rule;
 const tt_rule *tt_rule_at(size_t i);         /* NULL past the end */
@@ -761,6 +779,7 @@ void tt_checker_free(tt_checker *checker);
 /* Sites that match the glob may hold NaN or Inf; the text is the caller's, and stays. */
 void tt_checker_allow(tt_checker *checker, const char *glob);
 void tt_checker_module(tt_checker *checker, const char *path, const char *class_name);
+void tt_checker_setting(tt_checker *checker, const char *key, const char *value);
 /* Takes in an event of a site of this name.  Does not fail: without memory it sees less. */
 void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event);
 /* Returns what was not found before: a rule finds the same place once. */

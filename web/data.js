@@ -4,7 +4,7 @@
 /**
  * @typedef {"note"|"fine"|"warning"|"error"} Severity
  * @typedef {{kind: "finding"|"origin"|"divergence"|"premise"|"fault"|"note", severity: Severity, run: number,
- *   rule: string|null, sentence: string, detail: string[], remedy: string, code: string, rank: number,
+ *   rule: string|null, likelihood: string, follows: string, follow_count: number, sentence: string, detail: string[], remedy: string, code: string, rank: number,
  *   sites: string[], site_count: number, first_step: number, last_step: number, next: string[],
  *   feeds: {role: "before"|"parameter"|"previous", site: string, step: number, line: string}[]}} Answer
  * @typedef {{path: string, state: string, ranks: number[], joined: boolean,

@@ -68,12 +68,16 @@ function layOut(answer, i) {
   const rank = answer.rank >= 0 ? `rank ${answer.rank}: ` : "";
   const code = answer.code ? [el("p", {className: "faint", textContent: visible(answer.code, 300)})] : [];
   const todo = answer.kind === "finding" && answer.remedy ? [answer.remedy] : [];
+  const sure = answer.likelihood === "likely" ? " (likely)" : "";
+  const follows = answer.follow_count ?
+      [`and ${answer.follow_count} that follow${answer.follow_count === 1 ? "s" : ""} from it: ${answer.follows}`] :
+      [];
   return el(
       "li", {className: answer.severity, id: `answer-${i}`},
       el("span", {className: "sign", textContent: SIGNS[answer.severity], title: answer.severity}),
       el("div", {className: "body"},
-         el("p", {className: "say", textContent: of + rank + visible(answer.sentence, 700)}), ...code,
-         ...details([...answer.detail, ...todo]), el("div", {className: "links"}),
+         el("p", {className: "say", textContent: of + rank + visible(answer.sentence, 700) + sure}), ...code,
+         ...details([...answer.detail, ...follows, ...todo]), el("div", {className: "links"}),
          ...answer.next.map(
              (command) => el("code", {className: "next", textContent: visible(command, 700)}))),
       el("div", {className: "evidence"}));

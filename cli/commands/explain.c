@@ -76,8 +76,9 @@ static void put_next(page *p, const tt_answer *answer)
 
 static void put_finding(page *p, size_t number, const tt_answer *found)
 {
-    (void)tt_buf_printf(&p->line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
-                        found->rule, found->sentence);
+    (void)tt_buf_printf(&p->line, "%zu. %s %s: %s%s", number, tt_severity_text(found->severity),
+                        found->rule, found->sentence,
+                        found->likelihood == TT_LIKELIHOOD_LIKELY ? " (likely)" : "");
     put(p);
     (void)tt_buf_text(&p->line, "   evidence:");
     for (size_t i = 0; i < found->number_count; i++)
@@ -93,6 +94,11 @@ static void put_finding(page *p, size_t number, const tt_answer *found)
     put(p);
     if (found->code != NULL) {
         (void)tt_buf_printf(&p->line, "   code: %s", found->code);
+        put(p);
+    }
+    if (found->follow_count > 0) {
+        (void)tt_buf_printf(&p->line, "   and %zu that follow%s from it: %s", found->follow_count,
+                            found->follow_count == 1 ? "s" : "", found->follows);
         put(p);
     }
     (void)tt_buf_printf(&p->line, "   what to do: %s", found->remedy);

@@ -63,6 +63,18 @@ static int print_code(const tt_answer *answer, int indent)
     return answer->code != NULL ? print_indented(TT_MOOD_FAINT, answer->code, indent) : 0;
 }
 
+static int print_follows(const tt_answer *answer)
+{
+    tt_buf text = { 0 };
+    int lines = 0;
+    if (answer->follow_count > 0 &&
+        tt_buf_printf(&text, "and %zu that follow%s from it: %s", answer->follow_count,
+                      answer->follow_count == 1 ? "s" : "", answer->follows) == TT_OK)
+        lines = print_indented(TT_MOOD_FAINT, text.data, INDENT);
+    tt_buf_free(&text);
+    return lines;
+}
+
 int tt_answer_print_detail(const tt_answer *answer, int indent)
 {
     int lines = print_code(answer, indent);
@@ -94,8 +106,12 @@ int tt_answer_print(const tt_answer *answer, tt_extent extent)
         tt_screen_say(tt_severity_mood(answer->severity), "%-7s", tt_severity_text(answer->severity));
         tt_screen_say(TT_MOOD_FAINT, "  %s", answer->rule);
         printf("  %s", rank);
-        lines += print_wrapped(TT_MOOD_PLAIN, answer->sentence, 11 + strlen(answer->rule) + strlen(rank),
-                               INDENT);
+        tt_buf sentence = { 0 };
+        (void)tt_buf_printf(&sentence, "%s%s", answer->sentence,
+                            answer->likelihood == TT_LIKELIHOOD_LIKELY ? " (likely)" : "");
+        lines += print_wrapped(TT_MOOD_PLAIN, sentence.st == TT_OK ? sentence.data : answer->sentence,
+                               11 + strlen(answer->rule) + strlen(rank), INDENT);
+        tt_buf_free(&sentence);
     } else {
         lines += print_wrapped(tt_severity_mood(answer->severity), answer->sentence, 0, 2);
     }
@@ -103,6 +119,7 @@ int tt_answer_print(const tt_answer *answer, tt_extent extent)
         lines += tt_answer_print_detail(answer, answer->kind == TT_ANSWER_NOTE ? 2 : 0);
     if (extent == TT_EXTENT_ALL) {
         lines += is_of_rule ? print_code(answer, INDENT) : 0;
+        lines += print_follows(answer);
         if (answer->remedy != NULL)
             lines += print_indented(TT_MOOD_FAINT, answer->remedy, is_of_rule ? INDENT : 2);
         lines += tt_answer_print_next(answer, is_of_rule ? INDENT : 2);

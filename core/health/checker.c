@@ -255,6 +255,11 @@ void tt_checker_module(tt_checker *checker, const char *path, const char *class_
     (void)tt_history_module(&checker->history, path, class_name);
 }
 
+void tt_checker_setting(tt_checker *checker, const char *key, const char *value)
+{
+    (void)tt_history_set(&checker->history, key, value);
+}
+
 void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event)
 {
     tt_course *course = tt_history_course(&checker->history, event->site, name);

@@ -24,7 +24,14 @@
     X(NO_GRAD, "tensortap/no_grad/")     /* a call in training mode without gradients */             \
     X(WITH_GRAD, "tensortap/with_grad/") /* a call in evaluation mode with gradients */              \
     X(MODE, "tensortap/mode/")           /* of a module, where it is not its model's; 1: training */ \
-    X(LABELS, "tensortap/labels/")       /* what a loss is computed by: tt_loss_made_by */
+    X(LABELS, "tensortap/labels/")       /* what a loss is computed by: tt_loss_made_by */           \
+    X(ADDED, "tensortap/added/")         /* a gradient was added to that of the step before */       \
+    X(CLIP, "tensortap/clip/")           /* what a gradient was multiplied by before the step */     \
+    X(ROWS, "tensortap/rows/")           /* share of a batch's samples that equal the first */       \
+    X(PADDING, "tensortap/padding/")     /* share of padding that the loss counts */                 \
+    X(GRAPH, "tensortap/graph/")         /* a call in evaluation mode whose graph nobody used */     \
+    X(SOFTMAX, "tensortap/softmax/")     /* of a module: tt_softmax_over */                          \
+    X(BLOCKED, "tensortap/blocked/")     /* of a module: its output requires no gradient */
 
 #define X(name, text) TT_COURSE_##name,
 typedef enum tt_course_kind {

@@ -1,7 +1,7 @@
 /* draft.c -- how rules report, and which of their findings remain.
  *
  * Exists so that a rule is only its condition and its sentence.  A finding that follows from another
- * is dropped here: twelve weights that do not change because their block is frozen are one finding.
+ * is folded into that one here: an explosion is one finding, and the dead units behind it are counted.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 #include "health/verdict.h"
@@ -19,8 +19,9 @@ enum { SENTENCE_MOST = 600, SITES_MOST = 4096 };
 typedef struct candidate {
     tt_answer answer;
     const tt_rule *rule;
-    const char *hides; /* as that of the rule ... */
-    bool is_cause;     /* ... or more, and it comes before others of its severity */
+    const char *hides;             /* as that of the rule ... */
+    bool is_cause;                 /* ... or more, and it comes before others of its severity */
+    const struct candidate *cause; /* borrowed; what it follows from, when all are there; NULL: nothing */
 } candidate;
 
 /* Findings while they are collected. */
@@ -181,6 +182,9 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     found.hides = c->hides != NULL ? c->hides : c->rule->hides;
     found.is_cause = c->hides != NULL;
     answer->severity = severity;
+    answer->likelihood = severity == TT_SEVERITY_ERROR ? TT_LIKELIHOOD_CERTAIN
+                         : c->likelihood != 0          ? c->likelihood
+                                                       : c->rule->likelihood;
     answer->remedy = c->remedy != NULL ? c->remedy : c->rule->remedy;
     answer->site_count = c->suspect_count;
     answer->sentence = keep(c, text);
@@ -209,6 +213,7 @@ void tt_case_say(tt_case *c, tt_severity severity, const char *format, ...)
     c->is_of_run = false;
     c->ranks = NULL;
     c->remedy = c->hides = NULL;
+    c->likelihood = TT_LIKELIHOOD_NONE;
 }
 
 double tt_case_typical(tt_case *c, tt_course_kind kind)
@@ -246,6 +251,20 @@ const tt_course *tt_case_beside(const tt_case *c, const tt_course *bias)
     return len > 0 && (size_t)len < sizeof name
                ? tt_history_find(c->history, TT_COURSE_GRADIENT, name, "")
                : NULL;
+}
+
+bool tt_case_is_rate_settled(const tt_case *c)
+{
+    TT_EACH_COURSE(c, rate) {
+        double before = tt_course_kept_at(rate, (rate->first_step + rate->last_step) / 2), most = 0;
+        if (rate->kind != TT_COURSE_RATE)
+            continue;
+        for (int32_t i = 0; i < rate->kept.count; i++)
+            most = rate->kept.values[i] > most ? rate->kept.values[i] : most;
+        if (rate->latest > 1.01 * before || rate->latest < 0.1 * most) /* a schedule ends on nothing */
+            return false;
+    }
+    return true;
 }
 
 double tt_case_rate(const tt_case *c, int64_t step)
@@ -314,6 +333,7 @@ static tt_status apply(tt_draft *d, const tt_rule *rule, const tt_evidence *evid
         c.suspect_count = c.found.number_count = 0;
         c.ranks = NULL;
         c.remedy = c.hides = NULL;
+        c.likelihood = TT_LIKELIHOOD_NONE;
     }
     join_ranks(d, before);
     free(c.suspects);
@@ -352,7 +372,8 @@ static bool is_later(const candidate *found, const candidate *cause)
     return step != earlier ? step > earlier : place_of(found->rule) > place_of(cause->rule);
 }
 
-static bool is_explained(const candidate *found, const tt_draft *d)
+/* What a finding follows from; NULL: nothing that was found. */
+static const candidate *cause_of(const candidate *found, const tt_draft *d)
 {
     for (size_t i = 0; i < d->count; i++) {
         const candidate *cause = &d->candidates[i];
@@ -360,9 +381,39 @@ static bool is_explained(const candidate *found, const tt_draft *d)
         if (cause->rule != found->rule && has_word(cause->hides, found->rule->id) &&
             is_later(found, cause) &&
             (begin < 0 || found->answer.first_step < 0 || found->answer.last_step >= begin))
-            return true;
+            return cause;
     }
-    return false;
+    return NULL;
+}
+
+/* The same, with nothing above it. */
+static const candidate *first_cause_of(const candidate *found, const tt_draft *d)
+{
+    const candidate *cause = cause_of(found, d), *above = cause;
+    for (size_t i = 0; above != NULL && i < d->count; i++) { /* two may name each other */
+        cause = above;
+        above = cause_of(cause, d);
+    }
+    return cause;
+}
+
+/* Says what was folded into a finding: "dead-units, growth (2)". */
+static void tell_follows(tt_draft *d, candidate *cause)
+{
+    tt_answer *answer = &cause->answer;
+    tt_buf text = { 0 };
+    for (size_t i = 0; tt_rule_at(i) != NULL; i++) {
+        size_t count = 0;
+        for (size_t k = 0; k < d->count; k++)
+            count += d->candidates[k].rule == tt_rule_at(i) && d->candidates[k].cause == cause;
+        if (count > 0)
+            (void)tt_buf_printf(&text, "%s%s", text.len > 0 ? ", " : "", tt_rule_at(i)->id);
+        if (count > 1)
+            (void)tt_buf_printf(&text, " (%zu)", count);
+        answer->follow_count += count;
+    }
+    if (answer->follow_count > 0)
+        answer->follows = tt_answers_take(&d->public.notes, &text);
 }
 
 static bool is_usual(const tt_answer *found, const tt_findings *baseline)
@@ -390,7 +441,7 @@ static int by_weight(const void *a, const void *b)
     return site_x != site_y ? (site_x < site_y ? -1 : 1) : (rank_x > rank_y) - (rank_x < rank_y);
 }
 
-/* Drops what follows from something else and what the baseline has too; puts the heaviest first. */
+/* Folds what follows from something else into that, drops what the baseline has too; puts the heaviest first. */
 static tt_status settle(tt_draft *d, const tt_findings *baseline)
 {
     tt_findings *p = &d->public;
@@ -400,9 +451,15 @@ static tt_status settle(tt_draft *d, const tt_findings *baseline)
     if (d->count > 0)
         qsort(d->candidates, d->count, sizeof *d->candidates, by_weight);
     for (size_t i = 0; i < d->count; i++)
-        if (!is_explained(&d->candidates[i], d) && !is_usual(&d->candidates[i].answer, baseline))
-            p->items[p->count++] = d->candidates[i].answer;
-    return TT_OK;
+        d->candidates[i].cause = first_cause_of(&d->candidates[i], d);
+    for (size_t i = 0; i < d->count; i++) {
+        candidate *one = &d->candidates[i];
+        if (one->cause != NULL || is_usual(&one->answer, baseline))
+            continue;
+        tell_follows(d, one);
+        p->items[p->count++] = one->answer;
+    }
+    return p->notes.st;
 }
 
 tt_status tt_findings_make(const tt_evidence *evidence, tt_findings **out)

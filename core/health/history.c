@@ -19,6 +19,7 @@ void tt_history_free(tt_history *h)
     free(h->courses);
     free(h->by_site);
     free(h->subjects);
+    free(h->settings);
     tt_sites_free(h->names);
     tt_sites_free(h->patterns);
     tt_arena_free(&h->texts);
@@ -112,6 +113,44 @@ tt_status tt_history_module(tt_history *h, const char *path, const char *class_n
         if (s->of[k] != 0)
             h->courses[s->of[k] - 1].class_name = s->class_name;
     return s->class_name != NULL ? TT_OK : TT_ENOMEM;
+}
+
+const char *tt_history_class(const tt_history *h, const char *path)
+{
+    int32_t subject = tt_sites_find(h->names, path, strlen(path));
+    return subject >= 0 ? h->subjects[subject].class_name : NULL;
+}
+
+static tt_setting *find_setting(const tt_history *h, const char *key)
+{
+    for (int32_t i = 0; i < h->setting_count; i++)
+        if (strcmp(h->settings[i].key, key) == 0)
+            return &h->settings[i];
+    return NULL;
+}
+
+tt_status tt_history_set(tt_history *h, const char *key, const char *value)
+{
+    tt_setting *known = find_setting(h, key);
+    tt_setting one = { .key = known != NULL ? known->key : tt_arena_text(&h->texts, key, strlen(key)),
+                       .value = tt_arena_text(&h->texts, value, strlen(value)) };
+    if (one.key == NULL || one.value == NULL)
+        return TT_ENOMEM;
+    if (known == NULL) {
+        tt_status st =
+            tt_grow(&h->settings, &h->setting_cap, (size_t)h->setting_count + 1, sizeof *h->settings);
+        if (st < 0)
+            return st;
+        known = &h->settings[h->setting_count++];
+    }
+    *known = one;
+    return TT_OK;
+}
+
+const char *tt_history_setting(const tt_history *h, const char *key)
+{
+    const tt_setting *known = find_setting(h, key);
+    return known != NULL ? known->value : NULL;
 }
 
 const tt_course *tt_history_of(const tt_history *h, const tt_course *course, tt_course_kind kind)

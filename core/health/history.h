@@ -29,13 +29,17 @@ typedef struct tt_history {
     tt_subject *subjects; /* owned */
     size_t subject_cap;
     tt_arena texts;
-    int64_t last_step;              /* -1: no point */
-    int64_t round, round_step;      /* the micro-batch that runs, while a run is written */
-    bool is_round_over;             /* backward() has been called in it */
-    const char *allow;              /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
-    int64_t unread;                 /* points that are damaged */
-    int32_t unjoined;               /* sites that ranks have parts of which could not be joined */
-    int32_t modules;                /* of the file that were read */
+    int64_t last_step;         /* -1: no point */
+    int64_t round, round_step; /* the micro-batch that runs, while a run is written */
+    bool is_round_over;        /* backward() has been called in it */
+    const char *allow;         /* borrowed; a glob of sites that may hold NaN or Inf; NULL: none */
+    int64_t unread;            /* points that are damaged */
+    int32_t unjoined;          /* sites that ranks have parts of which could not be joined */
+    int32_t modules;           /* of the file that were read ... */
+    int32_t settings_read;     /* ... the same of settings */
+    tt_setting *settings;      /* owned; texts are of the history; the last of a key is valid */
+    int32_t setting_count;
+    size_t setting_cap;
     const char *stopped;            /* borrowed; the exception that ended the process; NULL: none */
     const char *gaps[TT_GAPS_MOST]; /* borrowed; notes: "66 tensors could not be read: wrapper" */
     int32_t gap_count;
@@ -64,6 +68,12 @@ void tt_history_free(tt_history *history);
 /* The course of a site, made if there is none; NULL: out of memory. */
 tt_course *tt_history_course(tt_history *history, int32_t site, const char *name);
 tt_status tt_history_module(tt_history *history, const char *path, const char *class_name);
+/* The class of the module at a path; NULL: it is not known. */
+const char *tt_history_class(const tt_history *history, const char *path);
+/* Takes in what the program has set. */
+tt_status tt_history_set(tt_history *history, const char *key, const char *value);
+/* The value of a key; NULL: none. */
+const char *tt_history_setting(const tt_history *history, const char *key);
 /* Returns the course that follows in the order of the sites, or the first one after NULL; NULL: no more. */
 const tt_course *tt_history_next(const tt_history *history, const tt_course *after);
 /* The course of this kind with the same tail; NULL: none. */

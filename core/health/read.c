@@ -106,9 +106,12 @@ static void choose_columns(tt_course_kind kind, tt_column out[AT_COUNT_])
     static const tt_column columns[] = { COLUMN_MAP(X) };
 #undef X
     static const uint32_t wanted[TT_COURSE_KIND_COUNT_] = {
-        [TT_COURSE_ACTIVATION] = 1u << AT_MEAN, [TT_COURSE_GRADIENT] = 1u << AT_ZEROS,
-        [TT_COURSE_PARAMETER] = 1u << AT_SUM,   [TT_COURSE_LOSS] = 1u << AT_MEAN | 1u << AT_SUM,
-        [TT_COURSE_UPDATE] = 1u << AT_ZEROS,    [TT_COURSE_BATCH] = 1u << AT_MEAN | 1u << AT_DIGEST_LO,
+        [TT_COURSE_ACTIVATION] = 1u << AT_MEAN | 1u << AT_ZEROS,
+        [TT_COURSE_GRADIENT] = 1u << AT_ZEROS,
+        [TT_COURSE_PARAMETER] = 1u << AT_SUM,
+        [TT_COURSE_LOSS] = 1u << AT_MEAN | 1u << AT_SUM,
+        [TT_COURSE_UPDATE] = 1u << AT_ZEROS,
+        [TT_COURSE_BATCH] = 1u << AT_MEAN | 1u << AT_DIGEST_LO,
     };
     for (size_t k = 0; k < AT_COUNT_; k++)
         out[k] = k < AT_SUM || (wanted[kind] >> k & 1) != 0 ? columns[k] : TT_COLUMN_COUNT_;
@@ -221,6 +224,15 @@ static tt_status read_file(tt_run *run, int32_t file, tt_history *h)
     return st;
 }
 
+static tt_status read_settings(const tt_run *run, int32_t file, tt_history *h)
+{
+    tt_setting one;
+    tt_status st = TT_OK;
+    for (; st == TT_OK && tt_run_setting(run, file, h->settings_read, &one) == TT_OK; h->settings_read++)
+        st = tt_history_set(h, one.key, one.value);
+    return st;
+}
+
 /* Makes room for so many histories; those that are there stay. */
 static tt_status extend(tt_history **all, int32_t *count, size_t *cap, const tt_run *run)
 {
@@ -291,6 +303,8 @@ tt_status tt_histories_read(tt_histories **histories, tt_run *run, tt_run *joine
                                     : extend(&all->files, &all->count, &all->cap, run);
     for (int32_t file = 0; st == TT_OK && joined == NULL && file < run->count; file++)
         st = read_file(run, file, &all->files[file]);
+    for (int32_t file = 0; st == TT_OK && file < all->count; file++)
+        st = read_settings(run, file, &all->files[file]);
     if (st < 0) { /* a file may have been read in part */
         tt_histories_free(all);
         *histories = NULL;

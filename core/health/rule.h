@@ -19,13 +19,24 @@
     X(half_overflow)            \
     X(half_underflow)           \
     X(learning_rate)            \
+    X(not_zeroed)               \
+    X(clipping)                 \
+    X(weight_decay)             \
     X(not_optimized)            \
     X(training_in_eval_mode)    \
     X(evaluation_in_train_mode) \
+    X(evaluation_graphs)        \
     X(labels)                   \
     X(loss_input)               \
+    X(loss_near_zero)           \
+    X(padding)                  \
     X(repeated_batch)           \
+    X(same_sample)              \
     X(input_scale)              \
+    X(mostly_zero)              \
+    X(norm_of_one)              \
+    X(zero_factors)             \
+    X(softmax_dimension)        \
     X(dead_units)               \
     X(saturation)               \
     X(attention_entropy)        \
@@ -46,16 +57,17 @@
 TT_RULES(X)
 #undef X
 
-/* Says what a rule is: id, severity of most findings, which data it looks at, what it finds in one
- * sentence, what to do, and the ids of rules whose later findings follow from this one, or NULL. */
-#define TT_RULE(name, id_, severity_, needs_, summary_, remedy_, hides_)  \
-    static void find(tt_case *c);                                         \
-    const tt_rule tt_rule_##name = { .id = (id_),                         \
-                                     .severity = TT_SEVERITY_##severity_, \
-                                     .needs = (needs_),                   \
-                                     .summary = (summary_),               \
-                                     .remedy = (remedy_),                 \
-                                     .hides = (hides_),                   \
+/* Says what a rule is: id, severity of most findings, likelihood of its warnings, which data it looks at, what it
+ * finds in one sentence, what to do, and the ids of rules whose later findings follow from this one, or NULL. */
+#define TT_RULE(name, id_, severity_, likelihood_, needs_, summary_, remedy_, hides_) \
+    static void find(tt_case *c);                                                     \
+    const tt_rule tt_rule_##name = { .id = (id_),                                     \
+                                     .severity = TT_SEVERITY_##severity_,             \
+                                     .likelihood = TT_LIKELIHOOD_##likelihood_,       \
+                                     .needs = (needs_),                               \
+                                     .summary = (summary_),                           \
+                                     .remedy = (remedy_),                             \
+                                     .hides = (hides_),                               \
                                      .find = find };
 
 /* What the rules look at. */
@@ -85,7 +97,8 @@ typedef struct tt_case {
     size_t rank_count;
     /* Of the finding that is being made; NULL: those of the rule.  One that hides more stands above others. */
     const char *remedy, *hides;
-    bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
+    tt_likelihood likelihood; /* of a warning; 0: that of the rule.  An error is certain */
+    bool has_data;            /* tt_case_next has seen a course of the kind, or the rule says so */
     tt_status st;
 } tt_case;
 
@@ -149,6 +162,8 @@ const tt_course *tt_case_beside(const tt_case *c, const tt_course *bias);
 bool tt_course_is_bias(const tt_course *course);
 /* The largest learning rate at a step; NaN: there is none. */
 double tt_case_rate(const tt_case *c, int64_t step);
+/* Is the learning rate neither warming up nor almost over?  Then updates have their usual size. */
+bool tt_case_is_rate_settled(const tt_case *c);
 
 /* Says what the findings that were asked for come to: sets verdict and is_healthy, and notes which rules were not
  * checked.  stopped: the exception that ended the program; NULL: none. */
@@ -161,5 +176,9 @@ tt_status tt_findings_make(const tt_evidence *evidence, tt_findings **out);
 const char *tt_modes_that_matter(tt_case *c, const char *path);
 /* Says which parts of the model were in training, or in evaluation, while the model was not. */
 void tt_modes_find_parts(tt_case *c, bool in_training);
+
+/* Parameters whose missing gradient has a rule of its own (norm_of_one.c, zero_factors.c). */
+bool tt_norm_is_of_one(const tt_case *c, const tt_course *weight);
+bool tt_factor_is_zero(const tt_case *c, const tt_course *weight);
 
 #endif

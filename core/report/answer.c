@@ -18,6 +18,12 @@ const char *tt_severity_text(tt_severity severity)
     return texts[severity];
 }
 
+const char *tt_likelihood_text(tt_likelihood likelihood)
+{
+    static const char *const texts[] = { "", "likely", "certain" };
+    return texts[likelihood];
+}
+
 static const char *kind_text(tt_answer_kind kind)
 {
 #define X(name, text) text,
@@ -245,12 +251,15 @@ void tt_answer_json(tt_json *json, const tt_answer *a, size_t most)
 {
     tt_json_text(json, "kind", kind_text(a->kind));
     tt_json_text(json, "severity", tt_severity_text(a->severity));
+    tt_json_text(json, "likelihood", tt_likelihood_text(a->likelihood));
     tt_json_text(json, "rule", a->rule);
     tt_json_text(json, "place", a->place != NULL ? a->place : "");
     tt_json_text(json, "sentence", a->sentence);
     put_lines(json, "detail", a->detail);
     tt_json_text(json, "remedy", a->remedy != NULL ? a->remedy : "");
     tt_json_text(json, "code", a->code != NULL ? a->code : "");
+    tt_json_text(json, "follows", a->follows != NULL ? a->follows : "");
+    tt_json_i64(json, "follow_count", (int64_t)a->follow_count);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < a->site_count && i < most; i++)
         tt_json_text(json, NULL, a->names[i]);

@@ -287,6 +287,8 @@ static PyObject *recorder_setting(PyObject *self, PyObject *args)
         return NULL;
     runs_recorder_wake(recorder);
     tt_status st = tt_recorder_setting(recorder->rec, step, key, value);
+    if (recorder->checker != NULL)
+        tt_checker_setting(recorder->checker, key, value);
     return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 

@@ -20,6 +20,7 @@
 enum {
     RUNS_WATCH_SAMPLE = 64, /* elements of a weight from which its updates are estimated */
     RUNS_WATCH_UNITS = 512, /* units of a bias that are looked at */
+    RUNS_WATCH_FEW = 16,    /* elements of a gradient from which its scaling is estimated */
 };
 
 /* A gradient from backward to the optimizer's step; each state has what those before it have. */
@@ -41,7 +42,13 @@ typedef struct runs_watch_parameter {
     bool has_addend; /* as it arrived it is in runs_watch.addends, from addend_at on */
     size_t addend_at, addend_cap;
     /* For the rules of health.  Sites: number plus 1; 0: not asked for yet; -1: not wanted. */
-    int32_t update_site, silent_site;
+    int32_t update_site, silent_site, added_site;
+    const void *held; /* where the gradient of the last step is, if it was only added to since; NULL: it
+                         was not, or that was not looked at */
+    int64_t held_version; /* of the gradient, when it was last seen */
+    bool has_arrived;     /* something was accumulated since the last step */
+    bool has_few;
+    float few[RUNS_WATCH_FEW];             /* of the gradient when it arrived */
     int64_t sampled_step;                  /* the step that may compare with the sample */
     uint32_t reads;                        /* of the gradient's units */
     float sample[RUNS_WATCH_SAMPLE];       /* of the weight */
@@ -50,7 +57,7 @@ typedef struct runs_watch_parameter {
 
 /* Sites about calls of a model from outside, for the rules of health; encoded likewise. */
 typedef struct runs_watch_root {
-    int32_t batch, no_grad, with_grad;
+    int32_t batch, no_grad, with_grad, rows, graph;
 } runs_watch_root;
 
 /* The same about a module inside a model. */
@@ -124,6 +131,14 @@ typedef struct runs_watch {
     bool is_pipelined;    /* the model is a stage of a pipeline: other ranks have other layers */
     bool is_divided;   /* ... whose schedule divides each gradient, in place, after the last backward */
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
+    /* For the rules of health. */
+    const runs_watch_parameter
+        *clip_of;       /* borrowed of parameters; whose scaling is measured; NULL: not chosen */
+    int32_t clip_site;  /* number plus 1 */
+    double scale;       /* that a GradScaler gave the last loss; 0: none */
+    int64_t batch_rows; /* samples in the last batch */
+    bool
+        has_unused_graph; /* the last call was in evaluation, with a graph, and nothing used that since */
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
@@ -209,17 +224,39 @@ PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
 bool runs_watch_was_skipped(runs_watch *self);
 void runs_watch_write_noted(runs_watch *self, bool is_skipped);
 
-/* What the rules of health need besides: of a parameter that is about to be updated (gradient may be
- * NULL), of a call of a model from outside, of an optimizer's step, of a call of a module inside, of a
- * loss. */
+/* What the rules of health need besides (watch_health.c): of a parameter that is about to be updated (gradient may be
+ * NULL), of a gradient when it was accumulated and at the step, of a call of a model from outside, of an optimizer's
+ * step, of a call of a module inside. */
 void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
                                PyObject *tensor, PyObject *gradient);
+void runs_watch_note_arrival(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
+                             int64_t version);
+void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
+                              int64_t version);
 void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
                           const calls_event *event);
 void runs_watch_note_step(runs_watch *self);
 void runs_watch_note_mode(runs_watch *self, runs_watch_part *part, PyObject *name,
                           const calls_event *event);
+/* watch_batch.c: of what a model was called with. */
+void runs_watch_note_batch(runs_watch *self, runs_watch_root *root, PyObject *name,
+                           const calls_event *event);
+/* watch_graph.c: of a loss; of a module whose output requires a gradient (1), does not (0), or is no tensor. */
 void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name);
+void runs_watch_note_graph(runs_watch *self, PyObject *name, const calls_event *event, int requires_grad);
+
+/* The number of a site of ours, or -1: it is not wanted.  known: the number plus 1, 0 at first.  Its plan is our own if
+ * it is seldom: `every` is about the program's tensors. */
+int32_t runs_watch_own_site(runs_watch *self, int32_t *known, const char *kind, PyObject *name,
+                            bool is_seldom);
+/* Is this a step in which to look at what hardly ever changes? */
+bool runs_watch_is_due(const runs_watch *self);
+void runs_watch_record_number(runs_watch *self, int32_t site, double value);
+/* Can elements be read by their place in memory? */
+static inline bool runs_watch_is_plain(const tt_tensor *t)
+{
+    return tt_tensor_is_contiguous(t) && !t->is_swapped;
+}
 
 /* The loss.  runs_watch_note_loss records what backward() was called on, while it runs; 0, or -1
  * with the exception of on_nonfinite. */

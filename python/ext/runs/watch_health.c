@@ -1,7 +1,8 @@
 /* watch_health.c -- what the rules of health need beyond statistics.
  *
- * How much a step changes each weight, which units get no gradient, what a model was called with, in
- * which mode, and what computes its loss.  Recorded under names that begin with tensortap/, seldom and
+ * How much a step changes each weight, which units get no gradient, what became of a gradient between backward and
+ * the step, and in which mode a model was called.  watch_batch.c has what it was called with, watch_graph.c
+ * what autograd's graph says.  Recorded under names that begin with tensortap/, seldom and
  * from a few elements, so that it costs next to nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
@@ -14,17 +15,14 @@
 enum {
     AT_FIRST = 16, /* steps in which every update is measured; after that one in EVERY */
     EVERY = 8,
-    SELDOM = 64,            /* steps between two looks at what hardly ever changes */
-    READS = 16,             /* of gradients, after which units without one are counted */
-    MOST_INPUT = 1024,      /* elements of an input that go into its digest */
-    MOST_STRIDED = 1 << 16, /* elements of an input with gaps, which is digested as a whole */
+    SELDOM = 64, /* steps between two looks at what hardly ever changes */
+    READS = 16,  /* of gradients, after which units without one are counted */
     FEWEST_UNITS = 8,
+    WALKED = 1, /* the step in which the graph of each module is looked at, once: that takes a while */
 };
 
-/* The number of a site of ours, or -1: it is not wanted.  Its plan is our own: `every` is about the
- * program's tensors. */
-static int32_t own_site(runs_watch *self, int32_t *known, const char *kind, PyObject *name,
-                        bool is_seldom)
+int32_t runs_watch_own_site(runs_watch *self, int32_t *known, const char *kind, PyObject *name,
+                            bool is_seldom)
 {
     if (*known == 0) {
         int32_t site = runs_watch_site(self, kind, name);
@@ -37,25 +35,19 @@ static int32_t own_site(runs_watch *self, int32_t *known, const char *kind, PyOb
     return *known > 0 ? *known - 1 : -1;
 }
 
-static bool is_due(const runs_watch *self)
+bool runs_watch_is_due(const runs_watch *self)
 {
     int64_t step = self->recorder->step;
     return step < AT_FIRST || step % SELDOM == 0;
 }
 
-static void record_number(runs_watch *self, int32_t site, double value)
+void runs_watch_record_number(runs_watch *self, int32_t site, double value)
 {
     if (site >= 0 && self->recorder->rec != NULL)
         (void)runs_recorder_emit_number(self->recorder, site, self->recorder->step, value);
 }
 
 /* ---- parameters ------------------------------------------------------------ */
-
-/* Can elements be read by their place in memory? */
-static bool is_plain(const tt_tensor *t)
-{
-    return tt_tensor_is_contiguous(t) && !t->is_swapped;
-}
 
 /* A few groups of neighbours, evenly over the tensor: neighbours share a line of the cache. */
 static void take_sample(const tt_tensor *t, float out[RUNS_WATCH_SAMPLE])
@@ -120,17 +112,17 @@ static void measure_update(runs_watch *self, runs_watch_parameter *parameter, co
     if (t->ndim < 2)
         parameter->update_site = -1; /* it need not be opened again */
     if (t->ndim < 2 || t->count < RUNS_WATCH_SAMPLE || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
-        !is_plain(t))
+        !runs_watch_is_plain(t))
         return;
     take_sample(t, now);
     double ratio = parameter->sampled_step == step ? ratio_of(parameter->sample, now) : NAN;
     if (isfinite(ratio)) {
-        int32_t site =
-            own_site(self, &parameter->update_site, "tensortap/update", parameter->base.name, true);
+        int32_t site = runs_watch_own_site(self, &parameter->update_site, "tensortap/update",
+                                           parameter->base.name, true);
         if (tt_dtype_size(t->dtype) == 2)
             record_changes(self, site, parameter->sample, now);
         else
-            record_number(self, site, ratio);
+            runs_watch_record_number(self, site, ratio);
     }
     memcpy(parameter->sample, now, sizeof now);
     parameter->sampled_step = step + 1; /* the step that may compare with it; 0: none */
@@ -152,7 +144,7 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
     if (t->ndim != 1)
         parameter->silent_site = -1;
     if (t->ndim != 1 || t->count < FEWEST_UNITS || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
-        !is_plain(t))
+        !runs_watch_is_plain(t))
         return;
     for (int64_t i = 0; i < units; i++) {
         uint64_t *alive = &parameter->alive[i / 64];
@@ -166,9 +158,116 @@ static void count_silent(runs_watch *self, runs_watch_parameter *parameter, cons
     for (int64_t i = 0; i < units; i++)
         silent += (parameter->alive[i / 64] >> i % 64 & 1) == 0;
     memset(parameter->alive, 0, sizeof parameter->alive);
-    record_number(self,
-                  own_site(self, &parameter->silent_site, "tensortap/silent", parameter->base.name, true),
-                  (double)silent / (double)units);
+    runs_watch_record_number(self,
+                             runs_watch_own_site(self, &parameter->silent_site, "tensortap/silent",
+                                                 parameter->base.name, true),
+                             (double)silent / (double)units);
+}
+
+/* ---- gradients from backward to the step ------------------------------------- */
+
+/* Where a tensor's memory is, and a few of its elements, evenly over it; NULL: they cannot be read here. */
+static const void *take_few(const runs_watch *self, PyObject *tensor, float out[RUNS_WATCH_FEW])
+{
+    tensor_view view;
+    if (self->state->is_device_forced || tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
+        return NULL;
+    const tt_tensor *t = &view.tensor;
+    bool is_read = t->count > 0 && tt_dtype_kind(t->dtype) == TT_KIND_FLOAT && runs_watch_is_plain(t);
+    const void *where = is_read ? t->data : NULL;
+    size_t size = tt_dtype_size(t->dtype);
+    for (int64_t i = 0; is_read && i < RUNS_WATCH_FEW; i++)
+        out[i] = (float)tt_element_f64(t->dtype, (const char *)t->data +
+                                                     (size_t)(i * t->count / RUNS_WATCH_FEW) * size);
+    tensor_view_close(&view);
+    return where;
+}
+
+static double product_of(const float a[RUNS_WATCH_FEW], const float b[RUNS_WATCH_FEW])
+{
+    double sum = 0;
+    for (size_t i = 0; i < RUNS_WATCH_FEW; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* Torch counts the changes of a tensor.  Accumulating is one; whoever sets a gradient to zero makes another, or
+ * another tensor.  So a gradient that is still where that of the last step was, changed once for each time that
+ * it arrived, has the old one in it. */
+void runs_watch_note_arrival(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
+                             int64_t version)
+{
+    parameter->has_few = false;
+    if (!runs_watch_is_due(self) || (parameter->held == NULL && self->clip_of != parameter))
+        return;
+    const void *where = take_few(self, gradient, parameter->few);
+    parameter->has_few = where != NULL;
+    if (parameter->held != where || version != parameter->held_version + 1)
+        parameter->held = NULL;
+    parameter->held_version = version;
+    parameter->has_arrived = true;
+}
+
+/* Nothing counts what is written through .data: is the gradient zero, although it is the old tensor? */
+static void note_zeroed(runs_watch *self)
+{
+    float few[RUNS_WATCH_FEW];
+    for (Py_ssize_t i = 0; i < self->parameters.count && runs_watch_is_due(self); i++) {
+        runs_watch_parameter *parameter = runs_watch_parameter_at(self, i);
+        if (parameter->held == NULL || parameter->has_arrived)
+            continue;
+        PyObject *tensor = calls_parameter_get(self->state, &parameter->base); /* owned */
+        PyObject *now =
+            tensor != NULL ? tensor_torch_grad(&self->state->torch, tensor) : NULL; /* owned */
+        if (now == NULL || take_few(self, now, few) != parameter->held || product_of(few, few) == 0)
+            parameter->held = NULL;
+        PyErr_Clear();
+        Py_XDECREF(now);
+        Py_XDECREF(tensor);
+    }
+}
+
+/* What the program multiplied a gradient by after backward: clipping does, and GradScaler. */
+static void measure_clip(runs_watch *self, runs_watch_parameter *parameter,
+                         const float now[RUNS_WATCH_FEW])
+{
+    double before = product_of(parameter->few, parameter->few);
+    if (!(before > 0))
+        return;
+    double factor = product_of(now, parameter->few) / before, rest = 0;
+    for (size_t i = 0; i < RUNS_WATCH_FEW; i++) {
+        double by = (double)now[i] - factor * (double)parameter->few[i];
+        rest += by * by;
+    }
+    if (!(rest <= 1e-6 * product_of(now, now)) || !(factor > 0)) /* each element by another factor */
+        return;
+    runs_watch_record_number(
+        self, runs_watch_own_site(self, &self->clip_site, "tensortap/clip", parameter->base.name, true),
+        factor * (self->is_scaled && self->scale > 0 ? self->scale : 1));
+}
+
+void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
+                              int64_t version)
+{
+    float now[RUNS_WATCH_FEW];
+    if (self->recorder->rec == NULL || self->is_reduced || self->is_pipelined ||
+        !runs_watch_is_due(self)) {
+        parameter->held = NULL;
+        return;
+    }
+    const void *where = gradient != NULL ? take_few(self, gradient, now) : NULL;
+    if (where != NULL && parameter->held == where && parameter->has_arrived)
+        runs_watch_record_number(self,
+                                 runs_watch_own_site(self, &parameter->added_site, "tensortap/added",
+                                                     parameter->base.name, true),
+                                 1);
+    if (self->clip_of == NULL && where != NULL)
+        self->clip_of = parameter;
+    if (self->clip_of == parameter && where != NULL && parameter->has_few)
+        measure_clip(self, parameter, now);
+    parameter->held = version >= 0 ? where : NULL;
+    parameter->held_version = version;
+    parameter->has_arrived = parameter->has_few = false;
 }
 
 void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
@@ -190,73 +289,6 @@ void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter
 }
 
 /* ---- calls of a model --------------------------------------------------------- */
-
-typedef struct batch {
-    runs_watch *watch;
-    tt_digest digest;
-    int32_t ndim; /* of the tensor that stats are of; -1: none */
-    bool wants_stats;
-    tt_stats stats;
-} batch;
-
-static void add_digest(batch *b, const tt_tensor *t)
-{
-    char few[MOST_INPUT * 16];
-    size_t size = tt_dtype_size(t->dtype);
-    int64_t apart = t->count > MOST_INPUT ? t->count / MOST_INPUT : 1,
-            count = t->count > MOST_INPUT ? MOST_INPUT : t->count;
-    bool is_sampled = is_plain(t);
-    tt_tensor sample;
-    tt_digest digest;
-    if (!is_sampled && t->count > MOST_STRIDED)
-        return;
-    for (int64_t i = 0; is_sampled && i < count; i++)
-        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)(i * apart) * size, size);
-    if (is_sampled && tt_tensor_describe(&sample, few, t->dtype, 1, &count, NULL, NULL) < 0)
-        return;
-    tt_digest_compute(is_sampled ? &sample : t, &digest);
-    b->digest.low = b->digest.low * UINT64_C(0x9e3779b97f4a7c15) ^ digest.low;
-    b->digest.high ^= digest.high;
-}
-
-static int found_input(void *context, PyObject *tensor, const tensor_path *Py_UNUSED(path))
-{
-    batch *b = context;
-    tensor_view view;
-    if (tensor_view_open(&b->watch->state->torch, tensor, &view) != VIEW_OK)
-        return 0;
-    if (view.tensor.count > 0) {
-        add_digest(b, &view.tensor);
-        if (b->wants_stats && b->ndim < 0 && view.tensor.ndim >= 2 &&
-            tt_dtype_kind(view.tensor.dtype) == TT_KIND_FLOAT) {
-            b->ndim = view.tensor.ndim;
-            tt_stats_compute(&view.tensor, &b->stats);
-        }
-    }
-    tensor_view_close(&view);
-    return 0;
-}
-
-static void record_batch(runs_watch *self, int32_t site, const calls_event *event)
-{
-    batch b = { .watch = self, .ndim = -1, .wants_stats = self->recorder->step % EVERY == 0 };
-    (void)tensor_walk(&self->state->torch, event->args, found_input, &b);
-    if (event->kwargs != NULL)
-        (void)tensor_walk(&self->state->torch, event->kwargs, found_input, &b);
-    PyErr_Clear();
-    if ((b.digest.low | b.digest.high) == 0 || self->recorder->rec == NULL)
-        return; /* no tensor that can be read here */
-    (void)runs_recorder_make_room(self->recorder, 0);
-    if (self->recorder->rec != NULL)
-        (void)runs_recorder_emit(self->recorder, &(tt_event){ .site = site,
-                                                              .step = self->recorder->step,
-                                                              .call = event->call,
-                                                              .thread = event->thread,
-                                                              .time = runs_clock_coarse(),
-                                                              .phase = TT_PHASE_TRAIN,
-                                                              .digest = &b.digest,
-                                                              .stats = b.ndim >= 0 ? &b.stats : NULL });
-}
 
 typedef struct outputs {
     PyObject *requires_grad; /* borrowed; the descriptor */
@@ -283,6 +315,15 @@ static int requires_grad(runs_watch *self, PyObject *output)
     return all.requires;
 }
 
+/* A graph of an evaluation that the next evaluation finds unused costs memory and time for nothing. */
+static void note_graph(runs_watch *self, runs_watch_root *root, PyObject *name, bool has_graph)
+{
+    if (has_graph && self->has_unused_graph)
+        runs_watch_record_number(
+            self, runs_watch_own_site(self, &root->graph, "tensortap/graph", name, true), 1);
+    self->has_unused_graph = has_graph;
+}
+
 void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
                           const calls_event *event)
 {
@@ -291,132 +332,42 @@ void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *nam
     int64_t start = runs_recorder_begin(self->recorder);
     int requires = requires_grad(self, event->output);
     if (event->is_training && requires == 0)
-        record_number(self, own_site(self, &root->no_grad, "tensortap/no_grad", name, true), 1);
+        runs_watch_record_number(
+            self, runs_watch_own_site(self, &root->no_grad, "tensortap/no_grad", name, true), 1);
     if (requires == 1) /* the optimizer's step will tell if it was for a training */
         self->eval_root = event->is_training ? NULL : root;
-    int32_t site = event->is_training && requires != 0 && event->call == 0
-                       ? own_site(self, &root->batch, "tensortap/batch", name, false)
-                       : -1;
-    if (site >= 0 && tt_recorder_wants(self->recorder->rec, site, self->recorder->step) != 0)
-        record_batch(self, site, event);
+    if (event->is_training && requires != 0 && event->call == 0)
+        runs_watch_note_batch(self, root, name, event);
+    note_graph(self, root, name, !event->is_training && requires == 1);
+    if (event->is_training)
+        note_zeroed(self);
     if (!event->is_training && requires == 1 && root->with_grad == 0)
-        (void)own_site(self, &root->with_grad, "tensortap/with_grad", name, true);
+        (void)runs_watch_own_site(self, &root->with_grad, "tensortap/with_grad", name, true);
     runs_recorder_end(self->recorder, -1, start);
 }
 
 void runs_watch_note_step(runs_watch *self)
 {
     if (self->eval_root != NULL && self->eval_root->with_grad > 0)
-        record_number(self, self->eval_root->with_grad - 1, 1);
+        runs_watch_record_number(self, self->eval_root->with_grad - 1, 1);
     self->eval_root = NULL;
 }
 
-/* ---- modules inside, and losses ---------------------------------------------- */
+/* ---- modules inside ----------------------------------------------------------- */
 
 void runs_watch_note_mode(runs_watch *self, runs_watch_part *part, PyObject *name,
                           const calls_event *event)
 {
     int64_t now = self->recorder->step + 1;
-    if ((event->is_training && !is_due(self)) || part->mode < 0 || part->mode_step == now ||
+    if (event->is_training && self->recorder->step == WALKED && self->recorder->rec != NULL)
+        runs_watch_note_graph(self, name, event, requires_grad(self, event->output));
+    if ((event->is_training && !runs_watch_is_due(self)) || part->mode < 0 || part->mode_step == now ||
         self->recorder->rec == NULL || self->parameters.count == 0)
         return;
     bool is_training = calls_is_training(self->state, event->module);
     if (is_training == event->is_training)
         return;
     part->mode_step = now;
-    record_number(self, own_site(self, &part->mode, "tensortap/mode", name, true), is_training ? 1 : 0);
-}
-
-/* The first input of a node of autograd's graph; owned, or NULL. */
-static PyObject *input_of(PyObject *node)
-{
-    PyObject *inputs = PyObject_GetAttrString(node, "next_functions"); /* owned */
-    PyObject *pair = inputs != NULL ? PySequence_GetItem(inputs, 0) : NULL;
-    PyObject *input = pair != NULL ? PySequence_GetItem(pair, 0) : NULL;
-    PyErr_Clear();
-    Py_XDECREF(inputs);
-    Py_XDECREF(pair);
-    return input;
-}
-
-static bool begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
-/* Does the operator only give its elements another form? */
-static bool is_form(const char *type)
-{
-    static const char *const forms[] = { "View",    "UnsafeView", "Reshape",   "Alias", "Transpose",
-                                         "Permute", "Squeeze",    "Unsqueeze", "T",     "ToCopy",
-                                         "Clone",   "Slice",      "Contiguous" };
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (begins(type, forms[i]) && begins(type + strlen(forms[i]), "Backward"))
-            return true;
-    return false;
-}
-
-/* What a node was given, forms looked through; owned, or NULL. */
-static PyObject *source_of(PyObject *node)
-{
-    enum { DEEPEST = 8 };
-    PyObject *at = input_of(node); /* owned */
-    for (int depth = 0; at != NULL && depth < DEEPEST && is_form(Py_TYPE(at)->tp_name); depth++)
-        Py_XSETREF(at, input_of(at));
-    return at;
-}
-
-/* Along its first dimension, of several? */
-static bool is_over_first(PyObject *softmax)
-{
-    PyObject *dim = PyObject_GetAttrString(softmax, "_saved_dim"); /* owned; without it, less is seen */
-    bool is_first = dim != NULL && PyLong_Check(dim) && PyObject_IsTrue(dim) == 0;
-    PyErr_Clear();
-    Py_XDECREF(dim);
-    return is_first;
-}
-
-/* What kind of loss a node computes; 0: another. */
-static int loss_of(PyObject *node)
-{
-    const char *type = Py_TYPE(node)->tp_name;
-    int made_by = begins(type, "BinaryCrossEntropy") ? TT_LOSS_BINARY_CROSS_ENTROPY
-                  : begins(type, "NllLoss")          ? TT_LOSS_NLL
-                                                     : 0;
-    PyObject *source = made_by != 0 ? source_of(node) : NULL; /* owned */
-    const char *from = source != NULL ? Py_TYPE(source)->tp_name : "";
-    if (begins(type, "BinaryCrossEntropyWithLogits") && begins(from, "SigmoidBackward")) {
-        made_by = TT_LOSS_OF_SIGMOID;
-    } else if (made_by == TT_LOSS_NLL && begins(from, "LogSoftmaxBackward")) {
-        PyObject *logits = source_of(source); /* owned */
-        if (logits != NULL && begins(Py_TYPE(logits)->tp_name, "SoftmaxBackward"))
-            made_by = TT_LOSS_OF_PROBABILITIES;
-        else if (begins(type, "NllLossBackward") && is_over_first(source))
-            made_by = TT_LOSS_OVER_BATCH;
-        Py_XDECREF(logits);
-    }
-    Py_XDECREF(source);
-    return made_by;
-}
-
-/* What computed the loss, of those that are never negative; means and sums of it are looked through.  The
- * labels themselves are gone: backward has begun. */
-void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
-{
-    enum { DEEPEST = 4 };
-    PyObject *grad_fn = self->state->torch.grad_fn;
-    if (!is_due(self) || grad_fn == NULL || self->recorder->rec == NULL)
-        return;
-    PyObject *node = tensor_torch_get(grad_fn, loss); /* owned */
-    PyErr_Clear();
-    for (int depth = 0; node != NULL && depth < DEEPEST; depth++) {
-        const char *type = Py_TYPE(node)->tp_name;
-        int made_by = loss_of(node);
-        int32_t known = 0;
-        if (made_by != 0)
-            record_number(self, own_site(self, &known, "tensortap/labels", name, true), made_by);
-        bool is_transparent = begins(type, "Mean") || begins(type, "Sum") || begins(type, "Div");
-        Py_XSETREF(node, made_by == 0 && is_transparent ? input_of(node) : NULL);
-    }
-    Py_XDECREF(node);
+    runs_watch_record_number(self, runs_watch_own_site(self, &part->mode, "tensortap/mode", name, true),
+                             is_training ? 1 : 0);
 }

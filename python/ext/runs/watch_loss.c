@@ -9,7 +9,10 @@
 #include "calls/pipeline.h"
 #include "runs/watch.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "tensortap_tools.h"
 
 int runs_watch_find_backward(runs_watch *self)
 {
@@ -99,6 +102,19 @@ static PyObject *unscaled(runs_watch *self, PyObject *loss)
     return found != NULL ? found : Py_NewRef(loss);
 }
 
+/* The number in a tensor of one element; NaN: there is none that can be read here. */
+static double number_in(const runs_watch *self, PyObject *tensor)
+{
+    tensor_view view;
+    double number = NAN;
+    if (tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
+        return number;
+    if (view.tensor.count == 1 && tt_dtype_kind(view.tensor.dtype) == TT_KIND_FLOAT)
+        number = tt_element_f64(view.tensor.dtype, view.tensor.data);
+    tensor_view_close(&view);
+    return number;
+}
+
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
@@ -132,6 +148,8 @@ int runs_watch_note_loss(runs_watch *self)
             break;
         tag.call = runs_recorder_next_call(recorder, tag.site, recorder->step);
         PyObject *plain = unscaled(self, loss); /* owned */
+        self->scale = plain != loss ? number_in(self, loss) / number_in(self, plain) : 0;
+        self->has_unused_graph = false;
         result = runs_watch_record_alone(self, plain, &tag, NULL) < 0 ? -1 : 0;
         Py_DECREF(plain);
         if (result == 0) {

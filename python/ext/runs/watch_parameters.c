@@ -158,6 +158,8 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
     if (parameter->gradient < RUNS_GRADIENT_ARRIVED)
         parameter->gradient = RUNS_GRADIENT_ARRIVED;
     parameter->version = version_of(self, &gradient);
+    runs_watch_note_arrival(self, parameter, gradient.tensor,
+                            gradient.is_local ? -1 : parameter->version);
     if (self->recorder->rec == NULL) { /* asked last: torch lets other threads run meanwhile */
         Py_DECREF(gradient.tensor);
         return;
@@ -372,6 +374,7 @@ static int read_parameter(void *Py_UNUSED(context), void *parameter, PyObject *i
 PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list)
 {
     ((runs_watch *)self)->addends_len = 0;
+    ((runs_watch *)self)->clip_of = NULL;
     int result = calls_parameters_set(&((runs_watch *)self)->parameters, list,
                                       sizeof(runs_watch_parameter), read_parameter, NULL);
     return result < 0 ? NULL : Py_NewRef(Py_None);
@@ -530,6 +533,11 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     }
     if (result >= 0)
         runs_watch_note_parameter(self, parameter, &looks, tensor, gradient.tensor);
+    tensor_looks_clear(&looks);
+    if (result >= 0)
+        runs_watch_note_gradient(
+            self, parameter, gradient.tensor,
+            gradient.tensor != NULL && !gradient.is_local ? version_of(self, &gradient) : -1);
 out:
     tensor_looks_clear(&looks);
     set_gradient(self, parameter, RUNS_GRADIENT_READ); /* the step does happen */

@@ -19,6 +19,7 @@ SCHEMA = 1  # of what the core writes
 
 
 Severity = Literal["note", "fine", "warning", "error"]
+Likelihood = Literal["", "likely", "certain"]
 Kind = Literal["finding", "origin", "divergence", "premise", "fault", "note"]
 SIGNS: dict[Severity, str] = {"note": "●", "fine": "✓", "warning": "◆", "error": "▲"}
 COLORS: dict[Severity, str] = {
@@ -48,6 +49,10 @@ class Finding:
         severity: `error`, `warning`, `fine` or `note`.
         sentence: What is wrong.
         remedy: What to do.
+        likelihood: `certain`: it follows from what was recorded; `likely`: a limit decides, and a
+            healthy training may reach it. Errors are certain; what is no finding has none.
+        follows: Findings that this one explains, and that are not listed: `dead-units, growth (2)`.
+        follow_count: How many these are.
         code: Where the code is: `Linear in Block.forward (model.py:94)`; empty if not known.
         place: The sites in a few words, such as `backbone (4 parameters)`.
         sites: Names of the sites.
@@ -89,6 +94,9 @@ class Finding:
     ranks: tuple[int, ...] = ()
     detail: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
+    likelihood: Likelihood = ""
+    follows: str = ""
+    follow_count: int = 0
     next: tuple[str, ...] = field(default=(), compare=False)  # they name the run as it was named
 
     @classmethod
@@ -109,29 +117,39 @@ class Finding:
     @property
     def lines(self) -> tuple[str, ...]:
         """What a terminal shows: the sentence, further lines, what to do, what shows more."""
-        return tuple(filter(None, (self.sentence, *self.detail, self.remedy, *self.next)))
+        said = (self._sentence, *self.detail, self._follows, self.remedy, *self.next)
+        return tuple(filter(None, said))
+
+    @property
+    def _sentence(self) -> str:
+        return f"{self.sentence} (likely)" if self.likelihood == "likely" else self.sentence
+
+    @property
+    def _follows(self) -> str:
+        verb = "follows" if self.follow_count == 1 else "follow"
+        return f"and {self.follow_count} that {verb} from it: {self.follows}" if self.follows else ""
 
     @property
     def text(self) -> str:
         """Everything that a failed test prints: the sentence, what to do, and what shows more."""
-        return "\n  ".join(filter(None, (str(self), self.code, self.remedy, *self.next)))
+        return "\n  ".join(filter(None, (str(self), self.code, self._follows, self.remedy, *self.next)))
 
     def _repr_html_(self) -> str:
         color = COLORS[self.severity]
         name = f"<b>{self.rule}</b> " if self.kind in ("finding", "origin") else ""
-        lines = [*self.detail, self.code, self.remedy]
+        lines = [*self.detail, self.code, self._follows, self.remedy]
         lines += [f"{one.role}: {one.site} at step {one.step}: {one.line}" for one in self.feeds]
         detail = "".join(f"<div style='opacity:.75'>{_text(one)}</div>" for one in lines if one)
         commands = "".join(f"<div><code>{_text(one)}</code></div>" for one in self.next)
         return (
             f"<div style='border-left:4px solid {color};padding:2px 8px;margin:4px 0'>"
             f"<b style='color:{color}' title='{self.severity}'>{SIGNS[self.severity]}</b> "
-            f"{name}{_text(self.sentence)}{detail}{commands}</div>"
+            f"{name}{_text(self._sentence)}{detail}{commands}</div>"
         )
 
     def __str__(self) -> str:
         rank = f"rank {self.rank}: " if self.rank >= 0 else ""
-        return f"{self.severity} {self.rule}: {rank}{self.sentence}"
+        return f"{self.severity} {self.rule}: {rank}{self._sentence}"
 
 
 @dataclass(repr=False)
