@@ -18,13 +18,13 @@ static const struct {
     const char *reason;
     bool is_grave; /* without it nobody can call a run healthy */
 } causes[] = {
-    { "activation/,calls of,tensortap/batch", TT_SEEN_MODEL, "no call of a model", true },
+    { "activation/,calls of,tensortap/batch,tensortap/rows", TT_SEEN_MODEL, "no call of a model", true },
     { "gradient/,parameter/,tensortap/state,tensortap/update,tensortap/silent,learning_rate",
       TT_SEEN_OPTIMIZER, "no optimizer", true },
     { "gradient/", TT_SEEN_GRADIENT, "no gradients", true },
     { "a loss", TT_SEEN_LOSS, "no loss", true },
     { "tensortap/update,tensortap/silent", 0, "too few steps, or no weight that can be sampled", false },
-    { "tensortap/batch", 0, "no inputs of a model", false },
+    { "tensortap/batch,tensortap/rows", 0, "no inputs of a model", false },
     { "attention_entropy/", 0, "no entropy of attention, which tensortap.monitor records", false },
 };
 

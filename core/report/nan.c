@@ -390,6 +390,7 @@ static tt_status put_feeds(tt_run *run, const tt_nonfinite *n, tt_answers *among
 tt_status tt_origin_answer(tt_run *run, const tt_nonfinite *n, const char *path, tt_answers *among,
                            tt_answer *out, tt_error *err)
 {
+    out->likelihood = TT_LIKELIHOOD_CERTAIN;
     const tt_origin origin = tt_origin_of(n, tt_run_site_name(run, n->site));
     const char *place = out->place;
     tt_run_file file = { 0 };

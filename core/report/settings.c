@@ -158,8 +158,8 @@ void tt_answers_set_code(tt_answers *answers, tt_answer *of, const tt_run *run)
         answers->st = st;
         return;
     }
-    if (strncmp(path + 1, "update/", 7) == 0) /* tensortap/update/0.weight */
-        path += 7;
+    if (strncmp(of->names[0], "tensortap/", 10) == 0 && strchr(path + 1, '/') != NULL)
+        path = strchr(path + 1, '/'); /* tensortap/update/0.weight */
     of->code = describe_code(answers, run, &settings, path + 1);
     tt_settings_free(&settings);
 }

@@ -46,7 +46,7 @@ typedef struct runs_watch_parameter {
     const void *held; /* where the gradient of the last step is, if it was only added to since; NULL: it
                          was not, or that was not looked at */
     int64_t held_version; /* of the gradient, when it was last seen */
-    bool has_arrived;     /* something was accumulated since the last step */
+    int64_t arrivals;     /* of the gradient since the last step, as far as they are seen */
     bool has_few;
     float few[RUNS_WATCH_FEW];             /* of the gradient when it arrived */
     int64_t sampled_step;                  /* the step that may compare with the sample */
@@ -135,6 +135,7 @@ typedef struct runs_watch {
     const runs_watch_parameter
         *clip_of;       /* borrowed of parameters; whose scaling is measured; NULL: not chosen */
     int32_t clip_site;  /* number plus 1 */
+    int64_t arrivals;   /* of the latest gradient that arrived, since the step before */
     double scale;       /* that a GradScaler gave the last loss; 0: none */
     int64_t batch_rows; /* samples in the last batch */
     bool

@@ -198,14 +198,15 @@ void runs_watch_note_arrival(runs_watch *self, runs_watch_parameter *parameter, 
                              int64_t version)
 {
     parameter->has_few = false;
-    if (!runs_watch_is_due(self) || (parameter->held == NULL && self->clip_of != parameter))
+    if (!runs_watch_is_due(self))
         return;
+    parameter->arrivals++;
+    self->arrivals = parameter->arrivals; /* those without a hook get as many */
     const void *where = take_few(self, gradient, parameter->few);
     parameter->has_few = where != NULL;
     if (parameter->held != where || version != parameter->held_version + 1)
         parameter->held = NULL;
     parameter->held_version = version;
-    parameter->has_arrived = true;
 }
 
 /* Nothing counts what is written through .data: is the gradient zero, although it is the old tensor? */
@@ -214,7 +215,7 @@ static void note_zeroed(runs_watch *self)
     float few[RUNS_WATCH_FEW];
     for (Py_ssize_t i = 0; i < self->parameters.count && runs_watch_is_due(self); i++) {
         runs_watch_parameter *parameter = runs_watch_parameter_at(self, i);
-        if (parameter->held == NULL || parameter->has_arrived)
+        if (parameter->held == NULL || parameter->arrivals > 0)
             continue;
         PyObject *tensor = calls_parameter_get(self->state, &parameter->base); /* owned */
         PyObject *now =
@@ -256,7 +257,9 @@ void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter,
         return;
     }
     const void *where = gradient != NULL ? take_few(self, gradient, now) : NULL;
-    if (where != NULL && parameter->held == where && parameter->has_arrived)
+    bool is_hooked = parameter->arrivals > 0; /* most parameters are not, after a few steps */
+    if (where != NULL && parameter->held == where && self->arrivals > 0 &&
+        (is_hooked || version == parameter->held_version + self->arrivals))
         runs_watch_record_number(self,
                                  runs_watch_own_site(self, &parameter->added_site, "tensortap/added",
                                                      parameter->base.name, true),
@@ -267,7 +270,8 @@ void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter,
         measure_clip(self, parameter, now);
     parameter->held = version >= 0 ? where : NULL;
     parameter->held_version = version;
-    parameter->has_arrived = parameter->has_few = false;
+    parameter->arrivals = 0;
+    parameter->has_few = false;
 }
 
 void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, tensor_looks *looks,
