@@ -36,12 +36,18 @@ FOLDERS = {
 Edges = set[tuple[str, str]]
 
 
+def room_of(path: Path) -> str:
+    """Return the folder of a file; what lies deeper in the core is a part of it."""
+    place = path.parent.as_posix()
+    return "/".join(path.parts[:2]) if place.startswith("core/") else place
+
+
 def uses() -> Edges:
     """Return (folder, folder that it uses) for all folders of the product."""
     found: Edges = set()
     homes = layers.public_homes(ROOT)
     for path in layers.files(ROOT):
-        place = path.parent.as_posix()
+        place = room_of(path)
         if path.suffix in {".c", ".h"} and re.match(r"(core|cli|python/ext)/\w", place):
             home, _ = layers.home_of(path)
             for _, what in layers.includes(ROOT / path):
@@ -53,7 +59,7 @@ def uses() -> Edges:
             for _, target in layers.used_packages(tree, homes):
                 found.add((place, f"python/tensortap/{target}"))
     for path, _, folder, _ in layers.core_calls(ROOT):
-        found.add((path.parent.as_posix(), f"core/{folder}"))
+        found.add((room_of(path), f"core/{folder}"))
     return {(user, used) for user, used in found if user != used}
 
 

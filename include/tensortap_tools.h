@@ -479,7 +479,6 @@ typedef enum tt_likelihood {
     TT_LIKELIHOOD_LIKELY,  /* a limit decides, and a healthy training may reach it */
     TT_LIKELIHOOD_CERTAIN, /* it follows from what was recorded */
 } tt_likelihood;
-const char *tt_likelihood_text(tt_likelihood likelihood); /* "certain", "likely", "" */
 
 /* What a report comes to.  Whoever shows it lays out these fields, and looks for nothing in sentences. */
 typedef struct tt_answer {

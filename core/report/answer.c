@@ -18,7 +18,7 @@ const char *tt_severity_text(tt_severity severity)
     return texts[severity];
 }
 
-const char *tt_likelihood_text(tt_likelihood likelihood)
+static const char *likelihood_text(tt_likelihood likelihood)
 {
     static const char *const texts[] = { "", "likely", "certain" };
     return texts[likelihood];
@@ -251,7 +251,7 @@ void tt_answer_json(tt_json *json, const tt_answer *a, size_t most)
 {
     tt_json_text(json, "kind", kind_text(a->kind));
     tt_json_text(json, "severity", tt_severity_text(a->severity));
-    tt_json_text(json, "likelihood", tt_likelihood_text(a->likelihood));
+    tt_json_text(json, "likelihood", likelihood_text(a->likelihood));
     tt_json_text(json, "rule", a->rule);
     tt_json_text(json, "place", a->place != NULL ? a->place : "");
     tt_json_text(json, "sentence", a->sentence);

@@ -41,7 +41,7 @@ tensortap: these 3 200 000 points take 320 MB as text, and the run only 1.2 MB: 
 $ tensortap show backwards
 backwards  crashed  steps 0 to 0  1 site  1 points  4.0 MB
 the program did not close the run: it was killed, or it crashed; at most the last half second is missing
-nothing found in 1 step, too few for most rules; 18 of 27 rules had no data: no optimizer, no call of a model, no loss
+nothing found in 1 step, too few for most rules; 26 of 38 rules had no data: no optimizer, no call of a model, no loss
 
 SITE  LATEST   MIN  MAX  MEAN  STD  RMS OVER STEPS
 x     float32    0    0     0    0  ▄

@@ -98,7 +98,7 @@ $ tensortap diff a layer --only loss --json
 "verdict":"identical",
 "first":null,
 "premises":[],
-"answers":[{"kind":"divergence","severity":"fine","rule":"identical","place":"","sentence":"identical","detail":[],"remedy":"","code":"","sites":[],"site_count":0,"first_step":-1,"last_step":-1,"call":-1,"rank":-1,"ranks":[],"numbers":{},"feeds":[],"next":[]}],
+"answers":[{"kind":"divergence","severity":"fine","likelihood":"","rule":"identical","place":"","sentence":"identical","detail":[],"remedy":"","code":"","follows":"","follow_count":0,"sites":[],"site_count":0,"first_step":-1,"last_step":-1,"call":-1,"rank":-1,"ranks":[],"numbers":{},"feeds":[],"next":[]}],
 "sites":[{"site":"loss","rank":0,"verdict":"identical","points":50,"only_a":0,"only_b":0}]}
 $ tensortap diff a layer --rtol many
 tensortap diff: --rtol takes a number from 0 on, not 'many'

@@ -4,8 +4,8 @@ $ make_run hostile run
 $ tensortap show run
 run  finished  steps 0 to 2  12 sites  36 points  4.0 kB
 train.py --lr 0.1
-nothing found in 3 steps, too few for most rules; 15 of 27 rules had no data: no
-         optimizer, no inputs of a model, no loss
+nothing found in 3 steps, too few for most rules; 22 of 38 rules had no data: no
+         optimizer, no loss, no inputs of a model
 
 SITE                   LATEST         MIN     MAX      MEAN     STD  RMS
 activation

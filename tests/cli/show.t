@@ -5,7 +5,7 @@ $ make_run nan-forward bad
 $ tensortap show good
 good  finished  steps 0 to 49  36 sites  1800 points  62.3 kB
 train.py --lr 0.1
-nothing found in 50 steps; 6 of 27 rules had no data: no optimizer, no inputs of
+nothing found in 50 steps; 7 of 38 rules had no data: no optimizer, no inputs of
          a model
 
 SITE               LATEST               MIN       MAX        MEAN  RMS

@@ -24,8 +24,8 @@ $ tensortap top run --json | tail -n +7 | head -c 300
 "cost":"NaN",
 "verdict":"1 error",
 "healthy":false,
-"rules":27,
-"findings":[{"kind":"origin","severity":"error","rule":"nonfinite","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","detail":["born in the forward pass
+"rules":38,
+"findings":[{"kind":"origin","severity":"error","likelihood":"certain","rule":"nonfinite","place":"layers.2.attn","sentence":"activation/layers.2.attn: the first NaN at step 31; born in the forward pass; it reached 9 sites","detail":["b
 \ no newline
 # env: LC_ALL=C
 $ tensortap top run | sed -n 5,7p

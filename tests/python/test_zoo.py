@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("torch")
 ZOO = Path(__file__).parents[1] / "zoo"
 sys.path.append(str(ZOO))
 from expected import FAULTS, LATER  # noqa: E402
+from pairs.expected import PAIRS  # noqa: E402
 
 MISSED = {"updates_too_large"}
 
@@ -43,6 +45,31 @@ def test_a_training_is_recorded_and_bad_numbers_are_found_where_they_are(
     is_bad = name.startswith("faulty_") and any(rule == "nonfinite" for rule, _ in findings)
     assert found.returncode == (1 if is_bad else 0), found.stdout
     check_health(tmp_path / "run", name)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_fault_is_found_and_its_healthy_twin_has_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The two are one program, which plants its fault if FAULT is set."""
+    rule, glob = PAIRS[name]
+    monkeypatch.setenv("PYTHONPATH", f"{ZOO}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    for is_faulty in (False, True):
+        monkeypatch.setenv("FAULT", str(int(is_faulty)))
+        run = tmp_path / f"run{is_faulty}"
+        done = tensortap("run", "-o", run, ZOO / "pairs" / f"{name}.py", folder=tmp_path)
+        assert done.returncode == 0 or (is_faulty and name == "batch_of_one"), done.stderr
+        found = tt.health(run)
+        if not is_faulty:
+            assert not found.items, found
+            continue
+        sites = [site for one in found if one.rule == rule for site in one.sites]
+        assert any(
+            fnmatch(tail, glob) or fnmatch(site, glob)
+            for site in sites
+            for tail in tails(site) or [site]
+        ), found
+        assert all(one.likelihood == "certain" for one in found.errors)
 
 
 def check_health(run: Path, name: str) -> None:

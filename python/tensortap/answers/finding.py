@@ -126,13 +126,16 @@ class Finding:
 
     @property
     def _follows(self) -> str:
+        if not self.follows:
+            return ""
         verb = "follows" if self.follow_count == 1 else "follow"
-        return f"and {self.follow_count} that {verb} from it: {self.follows}" if self.follows else ""
+        return f"and {self.follow_count} that {verb} from it: {self.follows}"
 
     @property
     def text(self) -> str:
         """Everything that a failed test prints: the sentence, what to do, and what shows more."""
-        return "\n  ".join(filter(None, (str(self), self.code, self._follows, self.remedy, *self.next)))
+        said = (str(self), self.code, self._follows, self.remedy, *self.next)
+        return "\n  ".join(filter(None, said))
 
     def _repr_html_(self) -> str:
         color = COLORS[self.severity]

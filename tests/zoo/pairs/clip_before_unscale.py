@@ -1,0 +1,23 @@
+"""Gradients are clipped before a GradScaler has unscaled them."""
+
+import os
+
+import torch
+import torch.nn.functional as F
+from data import batches, blobs
+from torch import nn
+
+FAULT = os.environ.get("FAULT") == "1"
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+scaler = torch.amp.GradScaler("cpu")
+for x, y in batches(*blobs(), steps=80):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    if not FAULT:
+        scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
