@@ -4,7 +4,7 @@ import os
 
 import torch
 import torch.nn.functional as F
-from data import batches, blobs
+from data import blobs
 from torch import nn
 
 FAULT = os.environ.get("FAULT") == "1"

@@ -4,7 +4,6 @@ import os
 
 import torch
 import torch.nn.functional as F
-from data import batches, blobs
 from torch import nn
 
 FAULT = os.environ.get("FAULT") == "1"
