@@ -136,8 +136,8 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "run" / "rank0.tap"
     content = bytearray(file.read_bytes())
     content[content.index(np.full(1000, 3, np.float32).tobytes()) + 100] ^= 1
-    mean = np.float64(7).tobytes()
-    places = [i for i in range(len(content)) if content.startswith(mean, i)]
+    least = np.float32(7).tobytes()
+    places = [i for i in range(len(content)) if content.startswith(least, i)]
     after = content.index(np.full(1000, 7, np.float32).tobytes()) + 4000
     before = content.index(np.full(1000, 8, np.float32).tobytes())
     content[next(i for i in places if after <= i < before)] ^= 1

@@ -11,7 +11,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import inspect
 from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -74,6 +73,8 @@ class TokenLog:
     def _arguments(self, event: _core.ModuleEvent) -> Iterator[tuple[str, Any]]:
         """Yield the arguments that say which tokens these are."""
         if self._names is None:
+            import inspect  # it takes milliseconds to import
+
             model = self._forward()
             self._names = []
             with suppress(TypeError, ValueError):
