@@ -70,7 +70,8 @@ function layOut(answer, i) {
   const todo = answer.kind === "finding" && answer.remedy ? [answer.remedy] : [];
   const sure = answer.likelihood === "likely" ? " (likely)" : "";
   const follows = answer.follow_count ?
-      [`and ${answer.follow_count} that follow${answer.follow_count === 1 ? "s" : ""} from it: ${answer.follows}`] :
+      [`and ${answer.follow_count} that follow${answer.follow_count === 1 ? "s" : ""} from it: ${
+          answer.follows}`] :
       [];
   return el(
       "li", {className: answer.severity, id: `answer-${i}`},

@@ -114,7 +114,8 @@ static uint64_t *scratch(const filling *f, size_t i)
 
 static tt_status unpack(const filling *f, tt_column column, uint64_t *out)
 {
-    return tt_chunk_column(f->chunk, column, f->products, out, &tt_arrow_walk_run(f->walk)->points.scratch);
+    return tt_chunk_column(f->chunk, column, f->products, out,
+                           &tt_arrow_walk_run(f->walk)->points.scratch);
 }
 
 /* Where the rows of the chunk begin in a column of 8 bytes each. */
