@@ -16,11 +16,14 @@ WIDTH, HEADS, LAYERS, VOCABULARY = 64, 4, 3, 101
 
 
 class Attention(nn.Module):
+    """Causal attention, with queries, keys and values from one layer."""
+
     def __init__(self) -> None:
         super().__init__()
         self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what each position gathers."""
         b, t, _ = x.shape
         q, k, v = (y.view(b, t, HEADS, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -28,6 +31,8 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
+    """Attention and a perceptron, each behind a norm."""
+
     def __init__(self) -> None:
         super().__init__()
         self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
@@ -35,11 +40,14 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add both to the stream."""
         x = x + self.attn(self.ln1(x))
         return x + self.down(functional.gelu(self.up(self.ln2(x)), approximate="tanh"))
 
 
 class Port(nn.Module):
+    """The port, with the weights of the original."""
+
     def __init__(self, original: GPT2Model) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(128, WIDTH)
@@ -59,6 +67,7 @@ class Port(nn.Module):
                     mine.bias.copy_(theirs.bias)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the last hidden states."""
         x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
         for block in self.blocks:
             x = block(x)
@@ -75,4 +84,5 @@ print(tt.compare_models(original, port, {"input_ids": ids}, {"ids": ids}))
 port.blocks[1].ln2.eps = 1e-3
 found = tt.compare_models(original, port, {"input_ids": ids}, {"ids": ids})
 print(found)
-assert found.first is not None and found.first.a == "h.1.ln_2"
+assert found.first is not None
+assert found.first.a == "h.1.ln_2"

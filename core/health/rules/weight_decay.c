@@ -2,7 +2,8 @@
  *
  * Weights that shrink step by step, as the decay alone would make them, are forgotten faster than they learn.  Weights of
  * a long training come to rest where decay and gradients balance; so both are asked for: a decay that is
- * large for a step, and weights that have shrunk.
+ * large for a step, and weights that have shrunk.  Weights in front of a norm may shrink without harm: a loss that has
+ * fallen says that the model learns.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
@@ -20,6 +21,7 @@ TT_RULE(
 static const double LARGE = 1e-3; /* of a weight that a step takes away */
 static const double BEYOND = 3;   /* times the gradient, where the two are added */
 static const double SHRUNK = 0.5; /* of what a weight was at first */
+static const double FALLEN = 0.5; /* of what a loss was at first */
 enum { ENOUGH = 20, FEWEST = 2 }; /* steps, weights */
 
 /* The largest weight decay of all groups of all optimizers; 0: none is known. */
@@ -32,6 +34,14 @@ static double largest_decay(const tt_history *h)
             most = fmax(most, strtod(h->settings[i].value, NULL));
     }
     return isfinite(most) ? most : 0;
+}
+
+static bool has_learned(tt_case *c)
+{
+    TT_EACH_LOSS(c, loss)
+        if (loss->early > 0 && loss->level < FALLEN * loss->early)
+            return true;
+    return false;
 }
 
 static void find(tt_case *c)
@@ -53,7 +63,8 @@ static void find(tt_case *c)
             shrunk = fmax(shrunk, weight->latest / weight->first);
         }
     }
-    if ((long long)c->suspect_count < FEWEST || (long long)c->suspect_count * 2 < judged)
+    if ((long long)c->suspect_count < FEWEST || (long long)c->suspect_count * 2 < judged ||
+        has_learned(c))
         c->suspect_count = 0;
     if (c->suspect_count == 0)
         return;
