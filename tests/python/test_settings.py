@@ -168,6 +168,46 @@ def test_loaders_are_settings(tmp_path: Path) -> None:
     del loader
 
 
+class Tagger(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, tokens: Any, mask: Any = None) -> Any:
+        return self.head(self.embed(tokens)) * mask.unsqueeze(-1)
+
+
+def test_the_first_training_batch_is_a_setting(tmp_path: Path) -> None:
+    model = Tagger()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tt.record(tmp_path / "run", model=model):
+        model.eval()
+        with torch.no_grad():
+            model(torch.zeros(1, 5).long(), mask=torch.ones(1, 5))
+        model.train()
+        for _ in range(2):
+            model(torch.zeros(6, 5).long(), mask=torch.ones(6, 5)).mean().backward()
+            optimizer.step()
+    found = tt.open(tmp_path / "run").settings
+    assert found["batch/size"] == "6"
+    assert found["batch/inputs"] == "int64 [6, 5], mask float32 [6, 5]"
+
+
+def test_a_batch_size_that_changes_is_recorded_and_a_short_last_batch_is_not(
+    tmp_path: Path,
+) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tt.record(tmp_path / "run", model=model):
+        for size in (8, 8, 8, 3, 8, 8, 16, 16, 16):
+            model(torch.randn(size, 4)).mean().backward()
+            optimizer.step()
+    run = tt.open(tmp_path / "run")
+    told = [(step, value) for step, key, value in run._reader.settings(0) if key == "batch/size"]
+    assert told == [(0, "8"), (7, "16")]
+    assert run.settings["batch/inputs"] == "float32 [8, 4]"
+
+
 def test_a_private_run_names_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSORTAP_PRIVATE", "1")
     model = make()

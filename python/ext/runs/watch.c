@@ -74,6 +74,7 @@ static void watch_dealloc(PyObject *self)
     calls_parameters_free(&watch->parameters);
     calls_parameters_free(&watch->buffers);
     PyMem_Free(watch->addends);
+    tt_buf_free(&watch->batch_inputs);
     runs_watch_forget_awaited(watch);
     Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->backward_code);
@@ -180,6 +181,9 @@ static PyMemberDef members[] = {
     { "clipped", T_BOOL, offsetof(runs_watch, is_clipped), 0, "... and were recorded so" },
     { "pipelined", T_BOOL, offsetof(runs_watch, is_pipelined), READONLY, "it is a stage of a pipeline" },
     { "gradients", T_BOOL, offsetof(runs_watch, has_gradients), 0, "record those of parameters" },
+    { "batch_size", T_LONGLONG, offsetof(runs_watch, batch_size), READONLY, "first size of a batch" },
+    { "batch_inputs", T_STRING, offsetof(runs_watch, batch_inputs.data), READONLY,
+      "types and shapes in the first training batch" },
     { "compiled_again", T_BOOL, offsetof(runs_watch, consumer.is_compiled_again), READONLY,
       "some module had been compiled before it was watched" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_watch, weakrefs), READONLY, NULL },

@@ -16,6 +16,7 @@
 #include "runs/recorder.h"
 #include "tensor/view.h"
 #include "tensor/walk.h"
+#include "tensortap_tools.h"
 
 enum {
     RUNS_WATCH_SAMPLE = 64, /* elements of a weight from which its updates are estimated */
@@ -138,6 +139,8 @@ typedef struct runs_watch {
     int64_t arrivals;   /* of the latest gradient that arrived, since the step before */
     double scale;       /* that a GradScaler gave the last loss; 0: none */
     int64_t batch_rows; /* samples in the last batch */
+    int64_t batch_size; /* the same, once it was so in two batches; 0: not known */
+    tt_buf batch_inputs; /* types and shapes in the first training batch, as text */
     bool
         has_unused_graph; /* the last call was in evaluation, with a graph, and nothing used that since */
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */

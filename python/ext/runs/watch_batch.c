@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "tensor/facts.h"
 #include "tensortap_tools.h"
 
 enum {
@@ -15,6 +16,7 @@ enum {
     FEWEST_ROWS = 4,
     MOST_ROWS = 32,
     MOST_ROW_BYTES = 4096,
+    MOST_NAMED = 8, /* tensors in a setting */
     FIRST_PADDED = 4,
     LAST_PADDED = 11, /* steps in which padding is looked for */
     FEWEST_TOKENS = 4,
@@ -100,11 +102,14 @@ static void record_batch(runs_watch *self, runs_watch_root *root, PyObject *name
                 .rows = -1,
                 .wants_stats = self->recorder->step % EVERY == 0,
                 .wants_rows = runs_watch_is_due(self) };
+    int64_t rows_before = self->batch_rows;
     self->batch_rows = 0;
     (void)tensor_walk(&self->state->torch, event->args, found_input, &b);
     if (event->kwargs != NULL)
         (void)tensor_walk(&self->state->torch, event->kwargs, found_input, &b);
     PyErr_Clear();
+    if (self->batch_rows > 0 && self->batch_rows == rows_before)
+        self->batch_size = self->batch_rows; /* the last batch of an epoch is often smaller */
     if ((b.digest.low | b.digest.high) == 0 || self->recorder->rec == NULL)
         return; /* no tensor that can be read here */
     (void)runs_recorder_make_room(self->recorder, 0);
@@ -120,6 +125,53 @@ static void record_batch(runs_watch *self, runs_watch_root *root, PyObject *name
     if (b.rows >= 0)
         runs_watch_record_number(
             self, runs_watch_own_site(self, &root->rows, "tensortap/rows", name, true), b.rows);
+}
+
+/* ---- settings ------------------------------------------------------------------ */
+
+typedef struct inputs {
+    runs_watch *watch;
+    int32_t count;
+    bool is_keyword;
+} inputs;
+
+/* "input_ids int64 [8, 128]"; what is on another device can be asked for its shape, too. */
+static int describe_input(void *context, PyObject *tensor, const tensor_path *path)
+{
+    inputs *all = context;
+    tt_buf *text = &all->watch->batch_inputs;
+    int64_t shape[TT_MAX_DIM];
+    PyObject *owner; /* owned */
+    int32_t ndim = tensor_fact_shape(tensor, shape);
+    const char *dtype = tensor_fact_dtype(tensor, &owner), *name = NULL;
+    if (all->is_keyword && path->depth > 0 && path->step[0].key != NULL &&
+        PyUnicode_Check(path->step[0].key))
+        name = PyUnicode_AsUTF8(path->step[0].key);
+    PyErr_Clear();
+    if (ndim >= 0 && dtype != NULL && ++all->count <= MOST_NAMED) {
+        (void)tt_buf_printf(text, "%s%s%s%s [", all->count > 1 ? ", " : "",
+                            name != NULL ? name : "", name != NULL ? " " : "", dtype);
+        for (int32_t d = 0; d < ndim; d++)
+            (void)tt_buf_printf(text, "%s%lld", d > 0 ? ", " : "", (long long)shape[d]);
+        (void)tt_buf_text(text, "]");
+    }
+    if (ndim > 0 && all->watch->batch_size == 0)
+        all->watch->batch_size = shape[0];
+    Py_XDECREF(owner);
+    return 0;
+}
+
+/* Keeps what the first training batch was: Python makes settings of it. */
+static void describe_inputs(runs_watch *self, const calls_event *event)
+{
+    inputs all = { .watch = self };
+    (void)tensor_walk(&self->state->torch, event->args, describe_input, &all);
+    all.is_keyword = true;
+    if (event->kwargs != NULL)
+        (void)tensor_walk(&self->state->torch, event->kwargs, describe_input, &all);
+    PyErr_Clear();
+    if (all.count > MOST_NAMED)
+        (void)tt_buf_printf(&self->batch_inputs, " and %d more", (int)(all.count - MOST_NAMED));
 }
 
 /* ---- padding ------------------------------------------------------------------ */
@@ -318,6 +370,8 @@ void runs_watch_note_batch(runs_watch *self, runs_watch_root *root, PyObject *na
                            const calls_event *event)
 {
     int64_t step = self->recorder->step;
+    if (self->batch_inputs.data == NULL)
+        describe_inputs(self, event);
     int32_t site = runs_watch_own_site(self, &root->batch, "tensortap/batch", name, false);
     if (site >= 0 && tt_recorder_wants(self->recorder->rec, site, step) != 0)
         record_batch(self, root, name, site, event);

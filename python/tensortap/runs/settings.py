@@ -4,6 +4,7 @@
     optimizer/weight_decay  0.01
     module/h.*.drop         Dropout(p=0.1, inplace=False)
     code/Block              model.py:94
+    batch/inputs            float32 [64, 3, 224, 224]
 
 A setting is a key and a text.  It is recorded once, and again when it changes; what changes all
 the time is no setting.  Only plain values are read, never the representation of an object that
@@ -250,6 +251,14 @@ def of_parameters(parameters: Iterable[Any], prefix: str) -> Found:
     yield f"{prefix}/parameters", f"{count} tensors: {types}"
     if trained != sum(elements.values()):
         yield f"{prefix}/trained", str(trained)
+
+
+def of_batch(watch: Any, prefix: str) -> Found:
+    """Yield the first size of a batch, and types and shapes of what the model is called with."""
+    if watch.batch_size:
+        yield f"{prefix}/size", str(watch.batch_size)
+    if watch.batch_inputs:
+        yield f"{prefix}/inputs", _short(watch.batch_inputs)
 
 
 def of_torch(autocast: str) -> Found:

@@ -233,8 +233,13 @@ class Steps(optimizers.Listener):
             named = one.named_modules()
             kinds = [] if is_private() else [class_of(module) for _, module in named]
             record(partial(settings.of_parameters, one.parameters(), f"{one.prefix}model"))
+            self._record_batch(one)
             record(partial(settings.of_modules, named, kinds), partial(settings.of_files, kinds))
         self._settings.is_first = False
+
+    def _record_batch(self, one: Watched) -> None:
+        one.batch_size = one.core.batch_size
+        self._settings.record(partial(settings.of_batch, one.core, f"{one.prefix}batch"))
 
     def _search(self, age: float) -> None:
         """Search for schedulers and DataLoaders, once, if the run is so old: it takes 50 ms."""
@@ -422,6 +427,9 @@ class Steps(optimizers.Listener):
             self._note(is_scaled or self._is_clipping)
         if plan.settings and plan.settings != settings.plain_of(optimizer):
             self._record_optimizers()
+        for one, _ in plan.parts:
+            if one.batch_size not in (0, one.core.batch_size):
+                self._record_batch(one)
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))

@@ -181,6 +181,7 @@ class Watched:
         self._masked: dict[str, NonFiniteError] = {}  # the first -Inf of what may be a mask
         self.is_removed = False
         self.is_frozen_read = False  # parameters that no optimizer trains
+        self.batch_size = 0  # as recorded
         self.is_trained = False  # an optimizer has stepped some of its parameters
         self._hooks: list[Hook] = []
         self.norms: dict[int, list[float]] = {}  # step -> of gradients that lie on devices
