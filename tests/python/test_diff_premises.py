@@ -74,13 +74,14 @@ def test_another_batch_size_is_not_compared_by_its_mean(tmp_path: Path) -> None:
     a = train(tmp_path / "a", batches(0, size=16))
     b = train(tmp_path / "b", [x[:1] for x in batches(0, size=16)])
     found = tt.diff(a, b)
-    assert kinds(found) == ["inputs", "shapes"]
-    assert "[16, 8] against [1, 8]" in found.premises[1].text
+    assert kinds(found) == ["settings", "inputs", "shapes"]
+    assert "[16, 8] against [1, 8]" in found.premises[2].text
     site = next(one for one in found.sites if one.name == "activation/0")
     assert (site.verdict, site.field) == ("differs", "count")
     printed = tensortap("diff", a, b, folder=tmp_path)
     assert printed.returncode == 1
-    assert printed.stdout.startswith("the runs were fed different inputs from step 0 on")
+    assert printed.stdout.startswith("2 settings differ\nbatch/size is 16 against 1\n")
+    assert "the runs were fed different inputs from step 0 on" in printed.stdout
     assert "there shape is [16, 8] against [1, 8]" in printed.stdout
 
 
