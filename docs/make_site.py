@@ -288,7 +288,11 @@ def rewrite_links(text: str, page: Path) -> str:
     text = re.sub(r"\]\((?:\.\./)*README\.md(#[\w-]+)?\)", f"]({up}index.md)", text)
     others = "|".join(name.removesuffix(".md") for name in AT_ROOT)
     text = re.sub(rf"\]\((?:\.\./)*(?:docs/)?({others})\.md", rf"]({up}\1.md", text)
-    text = re.sub(r"\[([^]]*)\]\((?:\.\./)*pyproject\.toml\)", r"`\1`", text)
+    text = re.sub(
+        r"\[`?([^]`]*)`?\]\((?:\.\./)*((?:python|skills|tests)/[\w/.-]+|pyproject\.toml)\)",
+        lambda found: f"`{found[2]}`" if found[1] in found[2] else f"{found[1]} (`{found[2]}`)",
+        text,
+    )  # the site does not have them
     text = re.sub(
         r"\]\((?:\.\./)*(examples/[\w/]+\.(?:py|c))\)",
         lambda found: f"]({up}reference/examples.md#{re.sub(r'[/.]', '', found[1]).lower()})",
