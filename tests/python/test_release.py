@@ -45,6 +45,37 @@ def test_links_of_the_readme_lead_to_the_source_and_to_files_that_exist() -> Non
         assert (ROOT / link.removeprefix(start)).exists(), link
 
 
+def headings(page: Path) -> set[str]:
+    """Return what links to parts of a page may name, as hosts of git and mkdocs write it."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
+    names = set()
+    for title in re.findall(r"(?m)^#+ (.+)$", text):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
+        names.add(re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", plain)))
+    return names
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/**/README.md")],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_of_pages_lead_to_files_and_to_parts_that_exist(page: Path) -> None:
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    text = re.sub(r"`[^`\n]*`", "", text)
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    for link in links:
+        if re.match(r"https?://|mailto:", link):
+            continue
+        file, _, part = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        made = ROOT / "docs/reference"  # pages that docs/make_site.py writes
+        if target.parent == made and target.stem in ("tensortap", "commands", "c", "examples"):
+            continue
+        assert target.exists(), link
+        assert not part or part in headings(target), link
+
+
 @needs_git
 def test_address_of_the_source_is_written_in_two_places_only() -> None:
     host = readme.source().split("/")[2]
