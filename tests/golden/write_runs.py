@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 from torch import nn
 
 import tensortap as tt
+from tensortap.runs import record
 
 HERE = Path(__file__).resolve().parent
 TYPES = [
@@ -186,7 +188,7 @@ def work_as_rank(to: Path) -> None:
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen: Expected = {"parameter/0.weight": {}, "activation/1": {}}
-    with tt.record(to, model=model):
+    with tt.record(to, model=model, keep="stats,placed"):
         for step in range(3):
             x = torch.randn(4, 6, generator=torch.Generator().manual_seed(step))
             y = model(x)
@@ -199,6 +201,86 @@ def work_as_rank(to: Path) -> None:
     if mesh.get_rank() == 0:
         (to / "seen.json").write_text(json.dumps(seen))
     torch.distributed.destroy_process_group()
+
+
+def write_whole(to: Path) -> Expected:
+    """The parameters that write_ranks begins with, in one process."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 4))
+    weight = model.get_parameter("0.weight")
+    with tt.record(to, keep="stats,placed") as run:
+        run.tensor("parameter/0.weight", weight)
+    return {"state": "finished", "sites": {"parameter/0.weight": {0: about(weight)}}}
+
+
+def write_settings(to: Path) -> Expected:
+    """Buffers, two groups of an optimizer, a scheduler that changes the learning rate."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    groups = [{"params": list(model[:2].parameters())}, {"params": list(model[2].parameters())}]
+    optimizer = torch.optim.SGD(groups, lr=0.5, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    seen: Expected = {"buffer/1.running_mean": {}}
+    with tt.record(to, model=model):
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(5, 6)).square().mean().backward()
+            seen["buffer/1.running_mean"][step] = about(model.get_buffer("1.running_mean"))
+            optimizer.step()
+            scheduler.step()
+    settings = {
+        "optimizer/class": "torch.optim.SGD",
+        "optimizer/group1/momentum": "0.9",
+        "scheduler/gamma": "0.5",
+    }
+    return {"state": "finished", "sites": seen, "settings": settings}
+
+
+def write_tokens(to: Path) -> Expected:
+    """Sketches of tokens, of a model that was given ids in two batches."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 16), nn.LayerNorm(16), nn.Linear(16, 20)).eval()
+    seen: Expected = {"activation/1": {}}
+    with torch.no_grad(), tt.record(to, model=model, keep="stats,tokens", inference=True):
+        for step in range(2):
+            ids = torch.arange(6).reshape(2, 3) + 7 * step
+            model(ids)
+            seen["activation/1"][step] = about(model[:2](ids))
+    norms = model[:2](torch.arange(6)).norm(dim=1).tolist()
+    return {"state": "finished", "sites": seen, "norms": norms, "tokens": 12}
+
+
+def write_thinned(to: Path) -> Expected:
+    """A run that has far more steps than it may write; a NaN at step 1500."""
+    record.LEAST_DISK = 20_000  # small, for a file of a few kB
+    seen: Expected = {"x": {}}
+    with tt.record(to, disk=record.LEAST_DISK) as run:
+        for step in range(2000):
+            x = torch.randn(4, generator=torch.Generator().manual_seed(step))
+            x[1] = torch.nan if step == 1500 else x[1]
+            if step in (1490, 1500, 1505, 1999):
+                seen["x"][step] = about(x)
+            run.tensor("x", x)
+            run.step()
+            if step % 50 == 0:
+                run.flush()
+    return {"state": "finished", "sites": seen, "origin": ["x", 1500], "steps": 2000}
+
+
+def write_segments(to: Path) -> Expected:
+    """A run in the form that it has in an object store, in two pieces."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder) / to.name
+        model = model_of()
+        seen: Expected = {}
+        for part in range(2):
+            with tt.record(here, model=model, resume=part > 0) as run:
+                for name, points in train(run, model, 3).items():
+                    seen.setdefault(name, {}).update(points)
+            program = Path(sys.executable).with_name("tensortap")
+            words = [program, "upload", here, to.parent.as_uri()]
+            subprocess.run(words, check=True, capture_output=True)
+    return {"state": "finished", "sites": seen}
 
 
 def main() -> None:
@@ -218,6 +300,11 @@ def main() -> None:
         "resumed": write_resumed(home / "resumed"),
         "killed": write_killed(home / "killed"),
         "ranks": write_ranks(home / "ranks"),
+        "whole": write_whole(home / "whole"),
+        "settings": write_settings(home / "settings"),
+        "tokens": write_tokens(home / "tokens"),
+        "thinned": write_thinned(home / "thinned"),
+        "segments": write_segments(home / "segments"),
     }
     (home / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
