@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -41,6 +42,11 @@ else:
 # A shell that starts the tests with & has them ignore Ctrl-C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of searches for living objects: each would take 60 ms."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from tensortap.blackbox.signals import Signals
 from tensortap.blackbox.step import Batch, Step, digests
 from tensortap.compiled.hooks import unseen
 from tensortap.models.forward import random_states
-from tensortap.models.living import held, holders, living
+from tensortap.models.living import held, holds, living
 from tensortap.models.modules import named_parameters
 
 #: A box that waits for the next run that is opened with one.
@@ -277,19 +277,21 @@ class Box:
         return step
 
     def search(self) -> None:
-        """Find optimizers that have not stepped yet, and scalers."""
-        ids = {id(p) for _, model in self.live_models() for p in model.parameters()}
-        for optimizer in holders(ids):
-            self._know(optimizer)
+        """Find scalers, schedulers, and optimizers that have not stepped yet."""
         from torch.amp import GradScaler
-
-        self.scalers = [ref(one) for one in living(GradScaler) if one.is_enabled()]
+        from torch.optim import Optimizer
         from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-        kinds = {id(one): one for kind in (LRScheduler, ReduceLROnPlateau) for one in living(kind)}
+        found = living(Optimizer, GradScaler, LRScheduler, ReduceLROnPlateau)
+        ids = {id(p) for _, model in self.live_models() for p in model.parameters()}
+        for one in found:
+            if isinstance(one, Optimizer) and holds(one, ids):
+                self._know(one)
+        self.scalers = [ref(one) for one in found if isinstance(one, GradScaler) and one.is_enabled()]
         known = {id(one) for one in self.live_optimizers()}
-        found = [one for one in kinds.values() if id(getattr(one, "optimizer", None)) in known]
-        self.schedulers = [ref(one) for one in sorted(found, key=lambda one: type(one).__name__)]
+        schedulers = [one for one in found if isinstance(one, LRScheduler | ReduceLROnPlateau)]
+        ours = [one for one in schedulers if id(getattr(one, "optimizer", None)) in known]
+        self.schedulers = [ref(one) for one in sorted(ours, key=lambda one: type(one).__name__)]
 
     def _know(self, optimizer: Any) -> None:
         if all(known() is not optimizer for known in self.optimizers):

@@ -54,9 +54,16 @@ def optimizers() -> list[Any]:
     return [one for one in living(Optimizer) if hasattr(one, "param_groups")]
 
 
+def holds(optimizer: Any, parameters: Collection[int]) -> bool:
+    """Return whether an optimizer holds one of these parameters, given by their ids."""
+    return hasattr(optimizer, "param_groups") and any(
+        id(p) in parameters for p in held(optimizer)
+    )
+
+
 def holders(parameters: Collection[int]) -> list[Any]:
     """Return the optimizers that hold one of these parameters, given by their ids."""
-    return [one for one in optimizers() if any(id(p) in parameters for p in held(one))]
+    return [one for one in optimizers() if holds(one, parameters)]
 
 
 def all_held() -> set[int]:
