@@ -103,16 +103,24 @@ static void follow_calls(tt_course *c, const tt_sighting *p, bool is_same_step)
     c->calls++;
 }
 
-static void compare_marks(tt_course *c, const tt_sighting *p)
+/* gap: steps since the point before. */
+static void compare_marks(tt_course *c, const tt_sighting *p, int64_t gap)
 {
+    if (gap > 0 && (c->least_gap == 0 || gap < c->least_gap))
+        c->least_gap = gap;
+    /* Of a long run some steps are not written: the same batch again may be that of the next epoch. */
+    bool is_apart = c->kind == TT_COURSE_BATCH && gap > c->least_gap;
     if (c->points == 1)
         c->first_mark = p->mark;
-    else if (p->mark != c->latest_mark)
+    else if (p->mark != c->latest_mark || is_apart)
         c->same_run = 0;
     else if (++c->same_run > c->same_longest) {
         c->same_longest = c->same_run;
         c->same_step = p->step;
+        c->same_since = c->same_from;
     }
+    if (c->same_run == 0)
+        c->same_from = p->step;
     c->latest_mark = p->mark;
     if (p->step >= 0 && (p->step & (p->step - 1)) == 0) {
         c->marked_step = p->step;
@@ -186,15 +194,18 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
     }
     if (c->points++ == 0)
         c->first_step = p->step;
-    bool is_same_step = c->points > 1 && p->step == c->last_step;
+    int64_t gap = c->points > 1 ? p->step - c->last_step : 0;
+    bool is_same_step = c->points > 1 && gap == 0;
     c->last_step = p->step;
-    compare_marks(c, p);
+    compare_marks(c, p, gap);
     if (!p->has_value || !isfinite(p->value))
         return;
     c->values++;
     follow_calls(c, p, is_same_step);
     bool is_zero = p->zeros == 1;
     c->zero_run = is_zero ? c->zero_run + 1 : 0;
+    if (c->zero_run == 1)
+        c->zero_from = p->step;
     c->zero_points += is_zero;
     c->latest = p->value;
     if (c->values == 1)

@@ -118,10 +118,12 @@ typedef struct tt_course {
     double calls_at_first;    /* the same in the first step */
     double absmax;            /* the largest */
     int64_t absmax_step;
-    int64_t zero_run; /* how many of the latest were all zero */
+    int64_t zero_run, zero_from; /* how many of the latest were all zero; the step of the first of them */
     int64_t zero_points;
     int64_t same_run, same_longest; /* how many had the mark of the one before: the latest; most */
-    int64_t same_step;              /* the last of the longest */
+    int64_t same_from;              /* the step before the latest run began: what it is the same as */
+    int64_t same_step, same_since;  /* the last of the longest; as same_from */
+    int64_t least_gap;              /* the fewest steps from one to the next; 0: not known */
     uint64_t first_mark, latest_mark;
     int64_t marked_step; /* the last that was a power of two, and its mark */
     uint64_t step_mark;

@@ -104,7 +104,7 @@ static void find_some(tt_case *c, absence cause)
         if (how == ARRIVES || (how == IS_ZERO ? IS_LOST : how) != cause)
             continue;
         const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
-        int64_t from = how == IS_ZERO ? gradient->last_step - gradient->zero_run + 1 : course->first_step;
+        int64_t from = how == IS_ZERO ? gradient->zero_from : course->first_step;
         none += how != IS_ZERO;
         since = from < since ? from : since;
         tt_case_add(c, course);

@@ -101,8 +101,7 @@ static void find(tt_case *c)
         if (!is_always && !is_tiny && !is_fallen && course->zero_run < LATER)
             continue;
         long long steps = is_tiny ? course->points : course->zero_run;
-        int64_t since =
-            is_always || is_tiny ? course->first_step : course->last_step - course->zero_run + 1;
+        int64_t since = is_always || is_tiny ? course->first_step : course->zero_from;
         tt_case_add(c, course);
         tt_case_number(c, "steps", (double)steps);
         tt_case_steps(c, since, course->last_step);

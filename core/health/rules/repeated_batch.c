@@ -17,7 +17,7 @@ static void find(tt_case *c)
         long long repeats = course->same_longest;
         if (repeats < ENOUGH)
             continue;
-        int64_t since = course->same_step - repeats;
+        int64_t since = course->same_since;
         tt_case_add(c, course);
         tt_case_number(c, "repeats", (double)repeats);
         tt_case_steps(c, since, course->same_step);

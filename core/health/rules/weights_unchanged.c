@@ -71,7 +71,7 @@ static void find_some(tt_case *c, why cause)
     TT_EACH(c, course, PARAMETER) {
         if (!is_so(c, course, cause, is_settled, &share))
             continue;
-        int64_t from = course->last_step - course->same_run;
+        int64_t from = course->same_from;
         since = from < since ? from : since;
         tt_case_add(c, course);
     }
