@@ -281,7 +281,10 @@ static void add_thinned(const tt_run *run, tt_answers *out)
     tt_buf text = { 0 };
     int64_t before = 1, first = -1;
     tt_thinned one;
-    for (int32_t i = 0; tt_run_thinned(run, 0, i, &one) == TT_OK; i++) {
+    tt_run_file file;
+    int32_t sparsest = tt_run_sparsest(run);
+    bool is_alike = true; /* as far as the last stride tells */
+    for (int32_t i = 0; tt_run_thinned(run, sparsest, i, &one) == TT_OK; i++) {
         if (one.kind != TT_THINNED_TENSORS || one.stride <= before)
             continue; /* steps around an event, which are all there */
         const char *ending = one.stride % 10 == 2 && one.stride % 100 != 12 ? "nd" : "th";
@@ -293,7 +296,12 @@ static void add_thinned(const tt_run *run, tt_answers *out)
     }
     if (first < 0)
         return;
-    (void)tt_buf_text(&text, "; all steps where something happened");
+    (void)tt_buf_text(&text, "; all steps around what happened");
+    for (int32_t i = 0; i < tt_run_file_count(run); i++)
+        is_alike &= tt_run_stride(run, i, TT_THINNED_TENSORS, INT64_MAX) ==
+                    tt_run_stride(run, sparsest, TT_THINNED_TENSORS, INT64_MAX);
+    if (!is_alike && tt_run_file_get(run, sparsest, &file) == TT_OK)
+        (void)tt_buf_printf(&text, "; so on rank %d, others wrote more", (int)file.rank);
     tt_answer thinned = TT_ANSWER(NOTE, NOTE, .rule = "thinned", .sentence = tt_answers_take(out, &text));
     thinned.first_step = first;
     tt_answer_number(&thinned, "stride", (double)before);

@@ -3,6 +3,7 @@
  * Exists apart from run.c because these are the only parts of a run that are kept
  * in memory as text; how much is limited.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "store/join.h"
 #include "store/placement.h"
 #include "store/run.h"
 
@@ -201,17 +202,56 @@ tt_status tt_run_setting(const tt_run *run, int32_t file, int32_t i, tt_setting 
     return TT_OK;
 }
 
+/* A joined run has the steps of the rank that wrote the fewest. */
 tt_status tt_run_thinned(const tt_run *run, int32_t file, int32_t i, tt_thinned *out)
 {
-    if (file < 0 || file >= run->count || i < 0 || i >= run->taps[file]->thinned_count)
+    if (file < 0 || file >= run->count || i < 0)
         return TT_EINVAL;
-    *out = run->taps[file]->thinned[i];
+    const tt_tap *tap = run->taps[file];
+    if (tap->join != NULL)
+        return tt_run_thinned(tap->join->parts, tt_run_sparsest(tap->join->parts), i, out);
+    if (i >= tap->thinned_count)
+        return TT_EINVAL;
+    *out = tap->thinned[i];
     return TT_OK;
+}
+
+static int64_t widest_of(const tt_tap *tap)
+{
+    int64_t widest = 1;
+    for (int32_t i = 0; i < tap->thinned_count; i++)
+        if (tap->thinned[i].kind == TT_THINNED_TENSORS && tap->thinned[i].stride > widest)
+            widest = tap->thinned[i].stride;
+    return widest;
+}
+
+int32_t tt_run_sparsest(const tt_run *run)
+{
+    int32_t sparsest = 0;
+    for (int32_t file = 1; file < run->count; file++)
+        if (widest_of(run->taps[file]) > widest_of(run->taps[sparsest]))
+            sparsest = file;
+    return sparsest;
+}
+
+int64_t tt_run_widest_stride(const tt_run *run)
+{
+    if (run->count == 0)
+        return 1;
+    const tt_tap *tap = run->taps[tt_run_sparsest(run)];
+    return tap->join != NULL ? tt_run_widest_stride(tap->join->parts) : widest_of(tap);
 }
 
 int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int64_t step)
 {
     const tt_tap *tap = file >= 0 && file < run->count ? run->taps[file] : NULL;
+    int64_t widest = 1;
+    for (int32_t part = 0; tap != NULL && tap->join != NULL && part < tap->join->parts->count; part++) {
+        int64_t stride = tt_run_stride(tap->join->parts, part, kind, step);
+        widest = stride > widest ? stride : widest;
+    }
+    if (widest > 1)
+        return widest;
     for (int32_t i = tap != NULL ? tap->thinned_count : 0; i-- > 0;)
         if (tap->thinned[i].kind == kind && tap->thinned[i].from <= step)
             return tap->thinned[i].stride;
