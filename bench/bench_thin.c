@@ -2,8 +2,8 @@
  *
  *     bench_thin FOLDER [STEPS]
  *
- * 462 sites, as a GPT-2-like model has, and a loss; a NaN and a spike of the loss at every eighth of the
- * run.  Prints one JSON line a row, as the scripts here do; bench_thin.py builds and runs it.
+ * 462 sites, as a GPT-2-like model has, a loss and a norm of the gradients; in every eighth of the run a NaN, a
+ * spike of the loss, one of the norm, and a note.  Prints one JSON line a row, as the scripts here do; bench_thin.py builds and runs it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 #include "tensortap_tools.h"
@@ -14,7 +14,20 @@
 #include <string.h>
 #include <time.h>
 
-enum { SITES = 462, TABLE = 1 << 14, EVENTS = 8, BEFORE = 100 };
+enum { SITES = 462, TABLE = 1 << 14, EVENTS = 8, BEFORE = 100, AFTER = 16 };
+typedef enum event { BAD, LOSS, NORM, NOTE, KINDS } event;
+static const char *const names[KINDS] = { "NaN", "spike of the loss", "spike of the norm", "note" };
+
+/* The step of the k-th event of a kind. */
+static int64_t step_of(event kind, int64_t k, int64_t steps)
+{
+    return steps / EVENTS * k + steps / EVENTS / (KINDS + 1) * ((int64_t)kind + 1) + 3;
+}
+
+static bool is_step_of(event kind, int64_t step, int64_t steps)
+{
+    return step == step_of(kind, step / (steps / EVENTS), steps);
+}
 
 static tt_error err;
 
@@ -71,13 +84,14 @@ int main(int argc, char **argv)
         s->m2 = s->sumsq - s->mean * s->sum;
     }
     must(tt_recorder_open(argv[1], &options, &rec, &err));
-    int32_t sites[SITES], loss;
+    int32_t sites[SITES], loss, norm;
     char name[32];
     for (int32_t i = 0; i < SITES; i++) {
         (void)snprintf(name, sizeof name, "gradient/%d", (int)i);
         must(tt_recorder_site(rec, name, &sites[i], &err));
     }
     must(tt_recorder_site(rec, "loss", &loss, &err));
+    must(tt_recorder_site(rec, "gradient_norm", &norm, &err));
     float element = 0;
     tt_tensor t;
     must(tt_tensor_describe(&t, &element, TT_F32, 2, (int64_t[]){ 64, 64 }, (int64_t[]){ 0, 0 }, &err));
@@ -87,7 +101,7 @@ int main(int argc, char **argv)
     for (int64_t step = 0; step < steps; step++) {
         for (int32_t i = 0; i < SITES; i++) {
             tt_stats s = table[at++ % TABLE];
-            if (i == 7 && step % (steps / EVENTS) == steps / EVENTS / 2 + 3)
+            if (i == 7 && is_step_of(BAD, step, steps))
                 s.nan = 1;
             tt_event e = { .site = sites[i],
                            .step = step,
@@ -97,8 +111,10 @@ int main(int argc, char **argv)
                            .stats = &s };
             must(tt_recorder_add(rec, &e));
         }
-        bool is_spike = step % (steps / EVENTS) == steps / EVENTS - 5;
-        must(tt_recorder_scalar(rec, loss, step, is_spike ? 60 : 3 + 0.1 * noise()));
+        must(tt_recorder_scalar(rec, loss, step, is_step_of(LOSS, step, steps) ? 60 : 3 + 0.1 * noise()));
+        must(tt_recorder_scalar(rec, norm, step, is_step_of(NORM, step, steps) ? 9 : 1 + 0.1 * noise()));
+        if (is_step_of(NOTE, step, steps))
+            must(tt_recorder_note(rec, step, "the learning rate was halved"));
         tt_recorder_counts counts;
         tt_recorder_counts_get(rec, &counts);
         if (counts.stride == 1) /* steps take a while: the writer writes each alone */
@@ -113,12 +129,10 @@ int main(int argc, char **argv)
         "GB", true);
     int32_t site = tt_run_find(run, "gradient/7"), other = tt_run_find(run, "gradient/400");
     int whole = 0;
-    for (int k = 0; k < EVENTS; k++)
-        for (int which = 0; which < 2; which++) {
-            int64_t step =
-                k * (steps / EVENTS) + (which == 0 ? steps / EVENTS / 2 + 3 : steps / EVENTS - 5);
-            int64_t found = 0, index;
-            for (int64_t s = step - BEFORE; s <= step; s++) {
+    for (int64_t k = 0; k < EVENTS; k++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            int64_t step = step_of((event)kind, k, steps), found = 0, index;
+            for (int64_t s = step - BEFORE; s <= step + AFTER; s++) {
                 must(tt_run_seek(run, 0, other, s, -1, 0, &index, &err));
                 found += index >= 0;
             }
@@ -126,14 +140,14 @@ int main(int argc, char **argv)
             must(tt_run_seek(run, 0, site, step, -1, 0, &index, &err));
             if (index >= 0)
                 must(tt_run_point(run, 0, site, index, &p, &err));
-            bool is_there = index >= 0 && (which == 1 || p.stats.nan == 1);
-            whole += is_there && found == BEFORE + 1;
-            if (!is_there || found != BEFORE + 1)
-                fprintf(stderr, "step %lld: %d, %lld of %d before\n", (long long)step, is_there,
-                        (long long)found, BEFORE + 1);
+            bool is_whole = index >= 0 && p.stats.nan == (kind == BAD) && found == BEFORE + AFTER + 1;
+            whole += is_whole;
+            if (!is_whole)
+                fprintf(stderr, "%s at step %lld: %lld of %d steps around it\n", names[kind],
+                        (long long)step, (long long)found, BEFORE + AFTER + 1);
         }
-    row("thinned run: NaN and spikes of 16 that have all 100 steps before them", whole, 2 * EVENTS, "",
-        false);
+    row("thinned run: NaN, spikes and notes of 32 that have all 100 steps before and 16 behind them",
+        whole, KINDS * EVENTS, "", false);
     row("thinned run: losses of 1000 that are there",
         1000.0 * (double)tt_run_points(run, 0, tt_run_find(run, "loss")) / (double)steps, 1000, "",
         false);

@@ -1,8 +1,15 @@
 /* thin.c -- keeps a run that lasts for weeks within its disk.
  *
- * The strides: until the number of the step has doubled, tensors take at most a sixth of the room that is
+ * Tensors may take half of the disk, numbers a quarter (three quarters if there are no tensors), steps
+ * where something happened a quarter.  Each is counted alone, so that a rank that logs more numbers than
+ * another thins its tensors as the other does.
+ *
+ * The strides: until the number of the step has doubled, points take at most a quarter of the room that is
  * left.  So each doubling of the run's length keeps about as many steps, whatever its length, and the room
- * never ends.  Strides change at round steps, so that ranks whose files grow alike change together.
+ * never ends.  Strides change at round steps, so that ranks whose points differ a little change together.
+ *
+ * An event takes at most half of what events have left: the first ones get 128 steps, and there
+ * is something left for the last one.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/thin.h"
 
@@ -12,39 +19,102 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     RING_SLOTS = 1 << 19, /* 32 MB: 280 steps of 460 sites */
-    RING_STEPS = 256,     /* most steps that are written back */
+    RING_STEPS = 128,     /* most steps before an event that are written */
+    FEWEST_STEPS = 32,    /* ... and fewest, while events have any room */
     AFTER = 16,           /* steps behind an event that are written whole */
-    SHARE = 6,            /* of the room left, until the step has doubled */
+    EVENT_SHARE = 2,      /* of the room that events have left, for one */
+    SHARE = 4,            /* of the room left, until the step has doubled */
+    LEAST_SHARE = 64,     /* of all room: what is always left */
     STRIDE_MAX = 1 << 20,
     WARM = 16,       /* points after which a site has a level */
     SITES_JUMP = 8,  /* so many sites that jump in one step are an event of the whole run */
-    STEPS_LEAST = 8, /* written steps from which their size is known */
+    STEPS_LEAST = 8, /* steps from which their size is known */
 };
-static const double FAR = 12;       /* mean distances from the level that are a jump ... */
-static const double FURTHER = 1.25; /* ... of a tensor if no jump before was nearly as far */
+static const double FAR = 12; /* mean distances from the level that are a jump ... */
+static const double FURTHER =
+    1.25; /* ... of other than losses and norms if none before was nearly as far */
 
-/* Bytes of the file up to which points of a kind are written at all: numbers have the last word. */
+/* ---- room ----------------------------------------------------------------------- */
+
+/* What a point takes in the file, roughly: it is written about three times, each time in a larger chunk. */
+static int64_t bytes_of(const tt_record *record)
+{
+    uint32_t products = record->products;
+    return 40 + ((products & TT_PRODUCT_STATS) != 0 ? 100 : 0) +
+           ((products & TT_PRODUCT_DIGEST) != 0 ? 40 : 0) +
+           ((products & TT_PRODUCT_PLACED) != 0 ? 40 : 0) +
+           2 * (int64_t)(record->text_len + record->more_len) +
+           ((products & TT_PRODUCT_TOKENS) != 0 ? (int64_t)record->slots * TT_SLOT : 0);
+}
+
 static int64_t limit_of(const tt_thin *thin, int kind)
 {
-    return kind == TT_THINNED_TENSORS ? thin->disk / 4 * 3 : thin->disk;
+    int64_t quarter = thin->worth / 4;
+    return kind == TT_THINNED_TENSORS               ? 2 * quarter
+           : thin->of[TT_THINNED_TENSORS].spent > 0 ? quarter
+                                                    : 3 * quarter;
+}
+
+static int64_t room_of(const tt_thin *thin, int kind)
+{
+    int64_t limit = limit_of(thin, kind), room = limit - thin->of[kind].spent;
+    return room > limit / LEAST_SHARE ? room : limit / LEAST_SHARE;
+}
+
+/* Plans the next look. */
+static void look_later(tt_thin *thin, int kind, int64_t step)
+{
+    tt_thin_class *of = &thin->of[kind];
+    int64_t share = room_of(thin, kind) / SHARE + 1;
+    of->seen_step = step;
+    of->seen_spent = of->spent;
+    of->look_step = 2 * step;
+    of->look_spent = of->spent + share;
+    of->hurry_spent = of->spent + 2 * share;
+}
+
+/* Bytes of the file but for values.  What values took before is not known if the run goes on: no chunk is
+ * written more often than this. */
+static int64_t file_base(const tt_store *store)
+{
+    enum { TIMES = 4 };
+    int64_t chunks = 0;
+    for (int32_t i = 0; i < store->index.count; i++)
+        for (uint32_t k = 0; k < store->index.row[i].count; k++)
+            chunks += store->index.row[i].chunks[k].len;
+    return store->end < TIMES * chunks ? store->end : TIMES * chunks;
 }
 
 void tt_thin_open(tt_thin *thin, const tt_store *store, int64_t disk)
 {
-    *thin = (tt_thin){ .disk = disk, .keep_until = -1, .wanted_from = INT64_MAX, .spiked_step = -1 };
+    *thin = (tt_thin){ .disk = disk,
+                       .worth = disk,
+                       .sites = store->index.sites,
+                       .step = -1,
+                       .first_step = -1,
+                       .ring_from = INT64_MIN,
+                       .whole_from = INT64_MIN,
+                       .keep_until = -1,
+                       .wanted_from = INT64_MAX,
+                       .said_from = INT64_MAX,
+                       .spiked_step = -1 };
     for (int c = 0; c < TT_THINNED_COUNT_; c++)
-        thin->of[c] =
-            (tt_thin_class){ .stride = store->strides[c] > 0 ? store->strides[c] : 1, .last_step = -1 };
+        thin->of[c] = (tt_thin_class){ .stride = store->strides[c] > 0 ? store->strides[c] : 1,
+                                       .changed_step = -1 };
     thin->has_told = store->strides[TT_THINNED_TENSORS] > 1;
-    for (int c = 0; disk > 0 && c < TT_THINNED_COUNT_; c++) { /* of a run that goes on */
-        int64_t room = limit_of(thin, c) - store->end;
-        thin->of[c].look_step = 2 * store->index.steps.last;
-        thin->of[c].look_spent = store->end + (room > 0 ? room / SHARE : 0);
-        thin->allotted = room > 0 ? room / SHARE : 0;
-    }
+    if (disk == 0 || store->index.count == 0)
+        return;
+    thin->file_base = file_base(store) - store->end; /* of a run that goes on */
+    int64_t spent = store->end + thin->file_base;
+    thin->of[TT_THINNED_TENSORS].spent = spent / 2; /* which points took it is not known */
+    thin->of[TT_THINNED_NUMBERS].spent = spent / 8;
+    thin->events_spent = spent / 4;
+    for (int c = 0; c < TT_THINNED_COUNT_; c++)
+        look_later(thin, c, store->index.steps.last);
 }
 
 void tt_thin_free(tt_thin *thin)
@@ -66,8 +136,8 @@ static void make_room(tt_thin *thin, uint32_t slots)
 {
     while (thin->end - thin->first + slots > RING_SLOTS) {
         const tt_record *oldest = at_slot(thin, thin->first);
-        if (oldest->kind == TT_RECORD_POINT && oldest->step >= thin->whole_from)
-            thin->whole_from = oldest->step + 1;
+        if (oldest->kind == TT_RECORD_POINT && oldest->step >= thin->ring_from)
+            thin->ring_from = oldest->step + 1;
         thin->first += oldest->slots;
     }
 }
@@ -88,6 +158,8 @@ static bool put_ring(tt_thin *thin, const tt_record *record)
     make_room(thin, slots);
     memcpy(at_slot(thin, thin->end), record, (size_t)slots * TT_SLOT);
     thin->end += slots;
+    if (record->step >= thin->whole_from)
+        thin->whole_from = record->step + 1;
     return true;
 }
 
@@ -100,50 +172,90 @@ tt_record *tt_thin_take(tt_thin *thin, uint64_t *at)
         *at += record->slots;
         if (record->kind == TT_RECORD_POINT && record->step >= thin->wanted_from) {
             record->kind = TT_RECORD_PAD; /* it is taken once; its data stay until the next is put */
+            thin->events_spent += bytes_of(record);
             return record;
         }
     }
+    thin->wanted_from = INT64_MAX;
     return NULL;
 }
 
 /* ---- what happens ------------------------------------------------------------ */
 
-static tt_thin_site *site_at(tt_thin *thin, int32_t site)
+static bool contains(const char *name, const char *word)
+{
+    size_t len = strlen(word);
+    for (; *name != '\0'; name++)
+        if (strncasecmp(name, word, len) == 0)
+            return true;
+    return false;
+}
+
+static tt_thin_site *site_at(tt_thin *thin, int32_t number)
 {
     size_t known = thin->site_cap;
-    if (tt_grow(&thin->site, &thin->site_cap, (size_t)site + 1, sizeof *thin->site) < 0)
+    if (tt_grow(&thin->site, &thin->site_cap, (size_t)number + 1, sizeof *thin->site) < 0)
         return NULL;
     for (size_t i = known; i < thin->site_cap; i++)
-        thin->site[i] = (tt_thin_site){ .kept = { -1, -1 } };
-    return &thin->site[site];
+        thin->site[i] = (tt_thin_site){ .kept = { -1, -1 }, .bad_step = -1 };
+    tt_thin_site *site = &thin->site[number];
+    if (!site->is_known) {
+        const tt_site_row *row = tt_sites_row(thin->sites, number);
+        site->is_known = true;
+        site->is_key = row != NULL && (contains(row->name, "loss") || contains(row->name, "norm"));
+    }
+    return site;
+}
+
+/* Steps from here to there are to be written whole. */
+static void want(tt_thin *thin, int64_t from, int64_t until, bool is_said)
+{
+    from = from > thin->ring_from ? from : thin->ring_from;
+    from = from > thin->first_step ? from : thin->first_step;
+    if (thin->ring == NULL || (from >= thin->whole_from && until <= thin->keep_until))
+        return;
+    if (from < thin->whole_from) {
+        thin->wanted_from = from < thin->wanted_from ? from : thin->wanted_from;
+        thin->whole_from = from;
+    }
+    thin->keep_until = until > thin->keep_until ? until : thin->keep_until;
+    if (is_said) {
+        thin->said_from = from < thin->said_from ? from : thin->said_from;
+        thin->said_until = thin->keep_until;
+    }
+}
+
+/* Jumps leave an eighth of the room to what is more than a jump. */
+static void happen(tt_thin *thin, int64_t step, bool is_jump)
+{
+    int64_t room = thin->worth / 4 - thin->events_spent, whole = thin->whole_bytes + 1;
+    int64_t steps = room / EVENT_SHARE / whole;
+    steps = steps > RING_STEPS ? RING_STEPS : steps < FEWEST_STEPS ? FEWEST_STEPS : steps;
+    if (room < steps * whole || (is_jump && room < thin->worth / 32))
+        want(thin, step, step, false);
+    else
+        want(thin, step - steps, step + AFTER, true);
 }
 
 void tt_thin_happened(tt_thin *thin, int64_t step)
 {
-    if (thin->ring == NULL || thin->dumped > thin->allotted / 2)
-        return;
-    int64_t from = step - RING_STEPS > 0 ? step - RING_STEPS : 0;
-    thin->wanted_from = from < thin->wanted_from ? from : thin->wanted_from;
-    thin->keep_until = step + AFTER > thin->keep_until ? step + AFTER : thin->keep_until;
+    happen(thin, step, false);
 }
 
 void tt_thin_end(tt_thin *thin)
 {
-    if (thin->ring != NULL)
-        thin->wanted_from = thin->step > RING_STEPS ? thin->step - RING_STEPS : 0;
+    happen(thin, thin->step, false);
 }
 
 /* One site has jumped: its step is kept, and more if many do. */
-static void site_happened(tt_thin *thin, int64_t step, bool is_number)
+static void site_jumped(tt_thin *thin, const tt_thin_site *site, int64_t step, bool is_number)
 {
     thin->spikes = thin->spiked_step == step ? thin->spikes + 1 : 1;
     thin->spiked_step = step;
-    if (is_number || thin->spikes >= SITES_JUMP) {
-        tt_thin_happened(thin, step);
-    } else if (thin->dumped <= thin->allotted) {
-        thin->wanted_from = step < thin->wanted_from ? step : thin->wanted_from;
-        thin->keep_until = step > thin->keep_until ? step : thin->keep_until;
-    }
+    if (is_number || site->is_key || thin->spikes >= SITES_JUMP)
+        happen(thin, step, true);
+    else
+        want(thin, step, step, false);
 }
 
 /* Numbers, and tensors of one element, such as a loss. */
@@ -156,13 +268,16 @@ static bool is_number(const tt_record *record)
     return s.count <= 1 && record->products == TT_PRODUCT_STATS;
 }
 
-/* The size of what a point holds: a number, or the root of a tensor's mean square.  NaN: not finite. */
-static double size_of(const tt_record *record)
+/* The size of what a point holds: a number, or the root of a tensor's mean square.  NaN: not finite.  A -Inf among
+ * others is a mask; *is_masked says so. */
+static double size_of(const tt_record *record, bool *is_masked)
 {
     tt_stats s;
+    *is_masked = false;
     if ((record->products & TT_PRODUCT_STATS) == 0)
         return isfinite(record->scalar) ? record->scalar : (double)NAN;
     memcpy(&s, tt_record_tail(record), sizeof s);
+    *is_masked = s.neginf > 0 && (s.nan | s.posinf) == 0 && s.count > 1;
     if ((s.nan | s.posinf | s.neginf) != 0)
         return (double)NAN;
     return s.count <= 1 ? s.mean : sqrt(s.sumsq / (double)s.count);
@@ -171,20 +286,23 @@ static double size_of(const tt_record *record)
 /* Compares a point with those of its site before it. */
 static void see(tt_thin *thin, tt_thin_site *site, const tt_record *record, bool is_numeric)
 {
-    double size = size_of(record);
+    bool is_masked;
+    double size = size_of(record, &is_masked);
     if (isnan(size)) {
-        if (!site->is_bad)
-            tt_thin_happened(thin, record->step);
-        site->is_bad = true;
+        bool is_first = site->bad_step < 0 || record->step > site->bad_step + 1;
+        site->bad_step = record->step;
+        if (is_first && is_masked)
+            want(thin, record->step, record->step, false);
+        else if (is_first)
+            happen(thin, record->step, false);
         return;
     }
-    site->is_bad = false;
     double by = size - site->level, least = fabs(site->level) * 1e-3;
     double spread = site->spread > least ? site->spread : least;
     if (site->seen >= WARM && spread > 0) {
-        if (by > FAR * spread && (is_numeric || by > FURTHER * site->furthest * spread)) {
-            site->furthest = by / spread;
-            site_happened(thin, record->step, is_numeric);
+        if (by > FAR * spread && (site->is_key || by > FURTHER * site->furthest * spread)) {
+            site->furthest = fmax(site->furthest, by / spread);
+            site_jumped(thin, site, record->step, is_numeric);
         }
         double most = FAR / 2 * spread; /* a jump does not move the level further */
         by = by > most ? most : by < -most ? -most : by;
@@ -194,14 +312,65 @@ static void see(tt_thin *thin, tt_thin_site *site, const tt_record *record, bool
     site->spread = site->seen == 1 ? 0 : site->spread + (fabs(by) - site->spread) / site->seen;
 }
 
-/* ---- which points are written -------------------------------------------------- */
+/* ---- strides --------------------------------------------------------------------- */
 
-static bool is_kept(const tt_thin *thin, const tt_thin_site *site, const tt_record *record,
-                    uint32_t stride)
+/* Is there a round step in (before, step]?  Round to a sixteenth of its size. */
+static bool is_round(int64_t before, int64_t step)
+{
+    int64_t grid = 1;
+    while (grid * 32 <= step)
+        grid *= 2;
+    return before < 0 || before / grid != step / grid;
+}
+
+static void look_at(tt_thin *thin, int kind, int64_t step, bool is_at_round)
+{
+    tt_thin_class *of = &thin->of[kind];
+    int64_t limit = limit_of(thin, kind), since = step - of->seen_step;
+    int64_t begin = kind == TT_THINNED_TENSORS ? limit / 2 : limit / 4 * 3;
+    bool is_due =
+        of->stride == 1 ? of->spent >= begin : step >= of->look_step || of->spent >= of->look_spent;
+    int64_t hurry = of->stride == 1 ? begin + limit / 8 : of->hurry_spent;
+    if (!is_due || since < STEPS_LEAST || (!is_at_round && of->spent < hurry))
+        return;
+    double rate = (double)(of->spent - of->seen_spent) / (double)since;
+    double share = (double)(room_of(thin, kind) / SHARE);
+    uint32_t stride = of->stride;
+    while (stride < STRIDE_MAX && (double)step * rate * of->stride / stride > share)
+        stride *= 2;
+    look_later(thin, kind, step);
+    if (stride == of->stride)
+        return;
+    of->stride = stride;
+    of->changed_step = step;
+    if (kind == TT_THINNED_TENSORS)
+        thin->told_stride = stride;
+}
+
+/* The first point of a step has come. */
+static void begin_step(tt_thin *thin, int64_t step)
+{
+    if (thin->first_step < 0) {
+        thin->first_step = step;
+        for (int c = 0; c < TT_THINNED_COUNT_; c++) {
+            thin->of[c].seen_step = step;
+            thin->of[c].seen_spent = thin->of[c].spent;
+        }
+    } else {
+        thin->whole_bytes += (thin->step_bytes - thin->whole_bytes) / (thin->whole_bytes > 0 ? 8 : 1);
+    }
+    thin->step_bytes = 0;
+    bool is_at_round = is_round(thin->step, step);
+    for (int c = 0; c < TT_THINNED_COUNT_; c++)
+        look_at(thin, c, step, is_at_round);
+    thin->step = step;
+}
+
+static bool is_at_stride(const tt_thin_site *site, const tt_record *record, uint32_t stride)
 {
     int64_t kept = site->kept[record->phase == TT_PHASE_EVAL], step = record->step;
-    return stride == 1 || (record->products & TT_PRODUCT_VALUE) != 0 || step < 0 ||
-           step <= thin->keep_until || kept < 0 || step == kept || step / stride != kept / stride;
+    return stride == 1 || (record->products & TT_PRODUCT_VALUE) != 0 || step < 0 || kept < 0 ||
+           step == kept || step / stride != kept / stride;
 }
 
 bool tt_thin_holds(tt_thin *thin, const tt_record *record)
@@ -211,27 +380,32 @@ bool tt_thin_holds(tt_thin *thin, const tt_record *record)
     tt_thin_site *site = thin->disk > 0 ? site_at(thin, record->site) : NULL;
     if (site == NULL)
         return false;
-    thin->step = record->step > thin->step ? record->step : thin->step;
-    if (of->next_stride != 0 && record->step >= of->next_from) {
-        of->stride = of->next_stride;
-        of->next_stride = 0;
-    }
-    if (thin->of[TT_THINNED_TENSORS].stride > 1)
+    if (record->step > thin->step)
+        begin_step(thin, record->step);
+    int64_t bytes = bytes_of(record);
+    thin->step_bytes += is_numeric ? 0 : bytes;
+    if (thin->of[TT_THINNED_TENSORS].stride > 1 || thin->of[TT_THINNED_NUMBERS].stride > 1)
         see(thin, site, record, is_numeric);
-    if (!is_kept(thin, site, record, of->stride) && put_ring(thin, record))
+    if (is_at_stride(site, record, of->stride)) {
+        site->kept[record->phase == TT_PHASE_EVAL] = record->step;
+        of->spent += bytes;
+        return false;
+    }
+    if (record->step > thin->keep_until && put_ring(thin, record))
         return true;
-    site->kept[record->phase == TT_PHASE_EVAL] = record->step;
-    of->steps += record->step != of->last_step;
-    of->last_step = record->step;
+    thin->events_spent += bytes;
     return false;
 }
 
-void tt_thin_spent(tt_thin *thin, const tt_record *record, size_t bytes)
-{
-    thin->of[is_number(record) ? TT_THINNED_NUMBERS : TT_THINNED_TENSORS].bytes += (int64_t)bytes;
-}
+/* ---- what the file says ------------------------------------------------------------ */
 
-/* ---- strides --------------------------------------------------------------------- */
+bool tt_thin_is_due(const tt_thin *thin)
+{
+    bool is_due = tt_thin_wants(thin);
+    for (int c = 0; c < TT_THINNED_COUNT_; c++)
+        is_due |= thin->of[c].changed_step >= 0;
+    return is_due;
+}
 
 static tt_status say(tt_store *store, int64_t from, uint32_t stride, int kind, tt_error *err)
 {
@@ -246,86 +420,56 @@ static tt_status say(tt_store *store, int64_t from, uint32_t stride, int kind, t
     return st;
 }
 
-tt_status tt_thin_taken(tt_thin *thin, tt_store *store, int64_t bytes, tt_error *err)
+static tt_status tell(tt_thin *thin, tt_store *store, int64_t bytes, tt_error *err)
 {
-    tt_status st = TT_OK;
-    int64_t from = thin->wanted_from > thin->whole_from ? thin->wanted_from : thin->whole_from;
-    thin->dumped += bytes;
-    thin->wanted_from = INT64_MAX;
-    for (int c = 0; st == TT_OK && c < TT_THINNED_COUNT_; c++) {
-        if (thin->of[c].stride == 1)
-            continue;
-        int64_t to = thin->keep_until > thin->step ? thin->keep_until : thin->step;
-        st = say(store, from, 1, c, err);
-        if (st == TT_OK)
-            st = say(store, to + 1, thin->of[c].stride, c, err);
-    }
-    return st;
-}
-
-static tt_status tell(const tt_thin *thin, tt_store *store, double per_step, uint32_t stride,
-                      int64_t from, tt_error *err)
-{
+    const tt_thin_class *of = &thin->of[TT_THINNED_TENSORS];
+    int64_t steps = of->changed_step - store->index.steps.first;
     char text[256];
+    thin->has_told = true;
+    thin->told_bytes = steps > 0 ? bytes / steps : 0;
     int len =
         snprintf(text, sizeof text,
-                 "thinned: about %.2g GB per 100 000 steps; tensors are written at every %u. step from "
-                 "step %lld on, to stay within %.3g GB (disk)",
-                 per_step * 1e5 / 1e9, stride, (long long)from, (double)thin->disk / 1e9);
+                 "thinned: tensors of one step in %u are written from step %lld on, and all steps around "
+                 "a NaN, a spike, a note or the end, to stay within %.3g GB (disk); 100 000 whole steps "
+                 "would take about %.2g GB",
+                 of->stride, (long long)of->changed_step, (double)thin->disk / 1e9,
+                 (double)thin->told_bytes * 1e5 / 1e9);
     return tt_store_note(store, thin->step, tt_clock_now(), text, (size_t)len, err);
 }
 
-/* The next step at which strides may change: round to a sixteenth of its size. */
-static int64_t round_step(int64_t step)
+/* Where the file is much larger than the estimates, less fits into the disk.  Only then do the strides follow
+ * from the file. */
+static void weigh(tt_thin *thin, int64_t bytes)
 {
-    int64_t grid = 1;
-    while (grid * 32 <= step)
-        grid *= 2;
-    return (step / grid + 1) * grid;
+    double spent = (double)thin->events_spent;
+    for (int c = 0; c < TT_THINNED_COUNT_; c++)
+        spent += (double)thin->of[c].spent;
+    while (thin->worth > 64 && (double)bytes * (double)thin->worth >
+                                   (spent + ((double)thin->worth - spent) / 3) * (double)thin->disk)
+        thin->worth -= thin->worth / 8;
 }
 
-static tt_status look_at(tt_thin *thin, tt_store *store, int kind, int64_t spent, tt_error *err)
+tt_status tt_thin_say(tt_thin *thin, tt_store *store, tt_error *err)
 {
-    tt_thin_class *of = &thin->of[kind];
-    int64_t limit = limit_of(thin, kind);
-    int64_t begin = kind == TT_THINNED_TENSORS ? limit / 2 : limit_of(thin, TT_THINNED_TENSORS);
-    bool is_due =
-        of->stride == 1 ? spent >= begin : thin->step >= of->look_step || spent >= of->look_spent;
-    int64_t all = thin->of[0].bytes + thin->of[1].bytes;
-    if (!is_due || of->next_stride != 0 || of->steps < STEPS_LEAST || all <= 0)
+    if (thin->disk == 0)
         return TT_OK;
-    /* What the file grows by for each step that is written: merged chunks, indices and all. */
-    double per_step = (double)of->bytes / (double)of->steps;
-    int64_t room = limit > spent ? limit - spent : 0, from = round_step(thin->step);
-    uint32_t stride = of->stride;
-    while (stride < STRIDE_MAX && (double)from / stride * per_step > (double)(room / SHARE))
-        stride *= 2;
-    if (kind == TT_THINNED_TENSORS) {
-        thin->allotted = room / SHARE;
-        thin->dumped = 0;
-    }
-    of->look_step = 2 * from;
-    of->look_spent = spent + room / SHARE + 1;
-    if (stride == of->stride)
-        return TT_OK;
-    of->next_stride = stride;
-    of->next_from = from;
-    if (kind == TT_THINNED_TENSORS) {
-        thin->told_stride = stride;
-        thin->told_bytes = (int64_t)per_step;
-    }
-    tt_status st = say(store, from, stride, kind, err);
-    if (st == TT_OK && kind == TT_THINNED_TENSORS && !thin->has_told)
-        st = tell(thin, store, per_step, stride, from, err);
-    thin->has_told |= kind == TT_THINNED_TENSORS;
-    return st;
-}
-
-tt_status tt_thin_look(tt_thin *thin, tt_store *store, tt_error *err)
-{
     tt_status st = TT_OK;
-    int64_t spent = store->end - store->value_bytes;
-    for (int c = 0; st == TT_OK && thin->disk > 0 && c < TT_THINNED_COUNT_; c++)
-        st = look_at(thin, store, c, spent, err);
+    int64_t bytes = store->end + thin->file_base - store->value_bytes;
+    weigh(thin, bytes);
+    if (!thin->has_told && thin->of[TT_THINNED_TENSORS].changed_step >= 0)
+        st = tell(thin, store, bytes, err);
+    for (int c = 0; st == TT_OK && c < TT_THINNED_COUNT_; c++) {
+        tt_thin_class *of = &thin->of[c];
+        int64_t from = of->changed_step > thin->keep_until ? of->changed_step : thin->keep_until + 1;
+        if (of->changed_step >= 0)
+            st = say(store, from, of->stride, c, err);
+        of->changed_step = -1;
+        if (st == TT_OK && thin->said_from != INT64_MAX && of->stride > 1) {
+            st = say(store, thin->said_from, 1, c, err);
+            if (st == TT_OK)
+                st = say(store, thin->said_until + 1, of->stride, c, err);
+        }
+    }
+    thin->said_from = INT64_MAX;
     return st;
 }

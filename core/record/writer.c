@@ -55,15 +55,16 @@ static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error
     return st;
 }
 
-/* Goes through the records of [from, to): writes values and notes, finds where
- * values of points are, collects the points. */
-static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t *points,
+/* Goes through the records of [from, *to): writes values and notes, finds where
+ * values of points are, collects the points.  *to moves to where something happens. */
+static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t *to, uint32_t *points,
                               tt_error *err)
 {
     tt_writer_batch *batch = &rec->batch;
     tt_status st = TT_OK;
     uint32_t count = 0;
-    for (uint64_t at = from; st == TT_OK && at < to;) {
+    uint64_t at = from;
+    while (st == TT_OK && at < *to && !tt_thin_is_due(&rec->thin)) {
         tt_record *record = tt_queue_peek(&rec->queue, at);
         at += record->slots;
         switch ((tt_record_kind)record->kind) {
@@ -97,6 +98,7 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
             break;
         }
     }
+    *to = at;
     *points = count;
     return st;
 }
@@ -137,9 +139,7 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
             st = tt_points_add(points, records[i]);
         if (st < 0)
             return tt_fail_plain(err, st);
-        size_t before = rec->store.body.len;
         st = tt_store_add(&rec->store, site, points, err);
-        tt_thin_spent(&rec->thin, records[0], rec->store.body.len - before);
         records += now;
         n -= now;
     }
@@ -164,11 +164,8 @@ static tt_status add_points(tt_recorder *rec, uint32_t count, tt_error *err)
         st = tt_store_flush(&rec->store, err);
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         uint32_t first = site > 0 ? batch->ends[site - 1] : 0;
-        size_t before = rec->store.body.len;
-        if (batch->ends[site] > first) {
+        if (batch->ends[site] > first)
             st = tt_store_tidy(&rec->store, site, err);
-            tt_thin_spent(&rec->thin, batch->sorted[first], rec->store.body.len - before);
-        }
         if (st == TT_OK && rec->store.body.len > BATCH_SLOTS * TT_SLOT)
             st = tt_store_flush(&rec->store, err);
     }
@@ -180,7 +177,6 @@ static tt_status write_ring(tt_recorder *rec, tt_error *err)
 {
     tt_writer_batch *batch = &rec->batch;
     int32_t sites = tt_sites_count(rec->sites);
-    int64_t before = rec->store.end;
     uint32_t count = 0, start = 0;
     uint64_t at = 0;
     tt_status st = tt_store_flush(&rec->store, err); /* points of before are read back */
@@ -202,14 +198,11 @@ static tt_status write_ring(tt_recorder *rec, tt_error *err)
             st = tt_store_flush(&rec->store, err);
         start = end;
     }
-    if (st == TT_OK)
-        st = tt_thin_taken(&rec->thin, &rec->store,
-                           rec->store.end - before + (int64_t)rec->store.body.len, err);
     return st;
 }
 
-/* One batch: everything of [from, to). */
-static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_error *err)
+/* One batch: everything of [from, *to), or less where something happens: *to moves there. */
+static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t *to, tt_error *err)
 {
     uint32_t points = 0;
     tt_status st = take_records(rec, from, to, &points, err);
@@ -218,7 +211,7 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
     if (st == TT_OK && tt_thin_wants(&rec->thin))
         st = write_ring(rec, err);
     if (st == TT_OK)
-        st = tt_thin_look(&rec->thin, &rec->store, err);
+        st = tt_thin_say(&rec->thin, &rec->store, err);
     tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     if (st == TT_OK)
         st = tt_store_flush(&rec->store, err);
@@ -263,7 +256,7 @@ static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *
             continue;
         }
         tt_worker_begin(&rec->queue.worker);
-        st = write_batch(rec, *at, to, err);
+        st = write_batch(rec, *at, &to, err);
         *at = to;
         if (st == TT_OK)
             atomic_store(&rec->written, to);
@@ -302,6 +295,8 @@ void *tt_writer_run(void *recorder)
     tt_thin_end(&rec->thin);
     if (st == TT_OK && tt_thin_wants(&rec->thin))
         st = write_ring(rec, &err);
+    if (st == TT_OK)
+        st = tt_thin_say(&rec->thin, &rec->store, &err);
     if (st == TT_OK)
         tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     tt_status closed = tt_store_close(&rec->store, st == TT_OK ? &err : NULL);

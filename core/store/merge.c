@@ -107,16 +107,24 @@ static tt_status gather(tt_store *store, const tt_index_site *row, uint32_t coun
     return st;
 }
 
-/* Leaves out the oldest records that make a chunk too large. */
-static uint32_t skip_oldest(const tt_record *const *records, uint32_t count, uint32_t room)
+/* Leaves out the oldest records that, with these points, make a chunk too large. */
+static uint32_t skip_oldest(const tt_record *const *records, uint32_t count, const tt_points *points)
 {
-    uint32_t from = count;
-    size_t bytes = 0;
-    while (from > 0 && count - from < room && bytes < TT_COLUMN_BYTES_MAX / 4) {
+    uint32_t from = count, room = TT_CHUNK_POINTS_MAX - points->n;
+    size_t bytes = points->bytes[TT_COLUMN_HIST].len + points->bytes[TT_COLUMN_SAMPLE].len;
+    while (from > 0 && count - from < room && bytes < TT_COLUMN_BYTES_MAX / 2) {
         from--;
         bytes += (size_t)records[from]->text_len + records[from]->more_len;
     }
     return from;
+}
+
+/* Does the chunk before this one hold steps of this session from here on? */
+static bool overlaps(const tt_store *store, const tt_index_site *row, uint32_t k, int64_t step)
+{
+    const tt_offsets *sessions = &store->index.sessions;
+    return k > 0 && row->chunks[k - 1].last_step >= step &&
+           row->chunks[k - 1].at > sessions->at[sessions->count - 1];
 }
 
 tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const *records, uint32_t count,
@@ -127,18 +135,18 @@ tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const 
     tt_status st = tt_index_row(&store->index, site, &row);
     if (st < 0)
         return tt_fail_plain(err, st);
-    uint32_t from = row->count, k;
-    while (from > 0 && row->chunks[from - 1].last_step >= records[0]->step &&
-           row->chunks[from - 1].n < 2 * FULL_POINTS && row->chunks[from - 1].len < FULL_BYTES &&
+    uint32_t from = row->count, k, before = 0;
+    while (overlaps(store, row, from, records[0]->step) &&
+           before + row->chunks[from - 1].n + count <= TT_CHUNK_POINTS_MAX &&
            (from == row->count ||
             row->chunks[from - 1].first + row->chunks[from - 1].n == row->chunks[from].first))
-        from--;
-    for (; from > 0 && count > 0 && records[0]->step < row->chunks[from - 1].last_step; count--)
-        records++;
+        before += row->chunks[--from].n;
+    for (; count > 0 && overlaps(store, row, from, records[0]->step); count--)
+        records++; /* that one is damaged, or there is no room for more */
     st = gather(store, row, row->count - from, &k);
     if (st == TT_EIO || st == TT_EFORMAT || count == 0)
         return TT_OK; /* damaged: the points that are there stay as they are */
-    uint32_t skipped = skip_oldest(records, count, TT_CHUNK_POINTS_MAX - points->n);
+    uint32_t skipped = skip_oldest(records, count, points);
     records += skipped;
     count -= skipped;
     int64_t first = from < row->count ? row->chunks[from].first : row->points;

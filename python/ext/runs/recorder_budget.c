@@ -94,9 +94,12 @@ static void tell_disk(runs_recorder *self)
     if (self->has_told_disk || counts.stride <= 1 || !self->is_by_command)
         return;
     self->has_told_disk = true;
-    (void)runs_recorder_warn(self,
-                             "about %.2g GB per 100 000 steps; thinned to stay within %.3g GB (--disk)",
-                             (double)counts.step_bytes * 1e5 / 1e9, (double)self->disk / 1e9);
+    (void)runs_recorder_warn(
+        self,
+        "about %.2g GB per 100 000 steps; to stay within %.3g GB (--disk), tensors of "
+        "one step in %lld are written from here on, and all steps around a NaN, a "
+        "spike or an exception",
+        (double)counts.step_bytes * 1e5 / 1e9, (double)self->disk / 1e9, (long long)counts.stride);
 }
 
 static void look(runs_recorder *self, int64_t now)
