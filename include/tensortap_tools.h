@@ -543,6 +543,8 @@ typedef enum tt_birth {
     TT_BIRTH_LOSS,       /* what backward() was called on; likewise */
     TT_BIRTH_EVALUATION, /* as forward, in evaluation: an update may lie before it that was not seen */
 } tt_birth;
+/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
+bool tt_file_is_written(const char *path);
 const char *tt_birth_text(tt_birth birth); /* "forward" */
 
 typedef struct tt_nonfinite {

@@ -42,7 +42,8 @@ static tt_status print_table(const tt_runs *all)
         tt_table_cell(table, TT_MOOD_FAINT,
                       e->behind < 0    ? ""
                       : e->behind == 0 ? "done"
-                                       : tt_screen_text("%s behind", tt_screen_bytes(e->behind)));
+                                       : tt_screen_text("%s %s", tt_screen_bytes(e->behind),
+                                                        e->is_uploading ? "behind" : "left, stopped"));
         tt_table_cell(table, TT_MOOD_PLAIN, is_read ? command : e->error.text);
     }
     tt_status st = tt_screen_table(table, TT_OK);

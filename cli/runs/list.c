@@ -36,12 +36,22 @@ static int64_t read_behind(const char *path)
     return strcmp(state, "done") == 0 ? 0 : behind;
 }
 
+static bool is_uploading(const char *path)
+{
+    char *name = NULL; /* owned */
+    bool is_held = asprintf(&name, "%s/.upload.lock", path) >= 0 && tt_file_is_written(name);
+    free(name);
+    return is_held;
+}
+
 static tt_status add_entry(tt_runs *all, const char *path)
 {
     if (tt_grow(&all->entries, &all->cap, all->count + 1, sizeof *all->entries) < 0)
         return TT_ENOMEM;
     tt_runs_entry *e = &all->entries[all->count];
-    *e = (tt_runs_entry){ .path = strdup(path), .behind = read_behind(path) };
+    *e = (tt_runs_entry){ .path = strdup(path),
+                          .behind = read_behind(path),
+                          .is_uploading = is_uploading(path) };
     if (e->path == NULL)
         return TT_ENOMEM;
     all->count++;
@@ -179,6 +189,8 @@ void tt_runs_json(tt_json *json, const tt_runs *runs, size_t skip)
             tt_json_i64(json, "bytes", e->totals.bytes);
             if (e->behind >= 0)
                 tt_json_i64(json, "upload_behind", e->behind);
+            if (e->behind > 0)
+                tt_json_bool(json, "uploading", e->is_uploading);
         }
         tt_json_close(json);
     }

@@ -15,8 +15,8 @@ typedef struct tt_runs_entry {
     int64_t started; /* ns since 1970 */
     tt_state state;
     int32_t ranks;
-    int64_t
-        behind; /* bytes that its copy in an object store lacks; -1: it has none, or that is not known */
+    int64_t behind;    /* bytes that its copy in an object store lacks; -1: it has none */
+    bool is_uploading; /* by a process of this machine */
 } tt_runs_entry;
 
 typedef struct tt_runs {

@@ -81,8 +81,6 @@ bool tt_stop_is_consequence(const char *stopped);
 /* The file of the rank whose exception was the first, as far as steps tell, and not the consequence of another's;
  * -1: none raised. */
 int32_t tt_run_stopped_first(const tt_run *run);
-/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
-bool tt_file_is_written(const char *path);
 /* A text of the latest session of the first file by its key; NULL: not there. */
 const char *tt_run_info(const tt_run *run, const char *key);
 int32_t tt_run_module_count(const tt_run *run, int32_t file);

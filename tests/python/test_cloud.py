@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,7 @@ def cut(run: Path, bucket: Path, size: int = 1 << 20) -> None:
         content = file.read_bytes()
         for start in range(0, len(content), size):
             end = min(start + size, len(content))
-            out = bucket / segment_key(file.name, start, end)
+            out = bucket / segment_key(file.name, start)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(content[start:end])
 
@@ -118,7 +120,7 @@ def test_a_run_that_grows_in_a_store_is_followed(tmp_path: Path) -> None:
         writer.step()
         writer.flush()
         content = (tmp_path / "run" / "rank0.tap").read_bytes()
-        out = tmp_path / "bucket" / segment_key("rank0.tap", sent, len(content))
+        out = tmp_path / "bucket" / segment_key("rank0.tap", sent)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(content[sent:])
         sent = len(content)
@@ -190,18 +192,18 @@ def test_hostile_keys_are_left_out_or_refused() -> None:
     bad = ["../rank0.tap", "/etc/rank0.tap", "a/../../rank0.tap", "a//rank0.tap", "rank0.tap/x"]
     assert runs_of(objects(*bad)) == {}
     with pytest.raises(StoreError, match=r"from byte 0 to 100 is missing"):
-        runs_of(objects("r/rank00000/000000000100-000000000200.seg"))
+        runs_of(objects("r/rank00000/000000000100.seg"))
     with pytest.raises(StoreError, match=r"from byte 50 to 100 is there twice"):
         runs_of(
             objects(
-                "r/rank00000/000000000000-000000000100.seg",
-                "r/rank00000/000000000050-000000000150.seg",
+                "r/rank00000/000000000000.seg",
+                "r/rank00000/000000000050.seg",
             )
         )
-    with pytest.raises(StoreError, match=r"has 100 bytes, and its name says 7"):
-        runs_of(objects("rank00000/000000000000-000000000007.seg"))
+    with pytest.raises(StoreError, match=r"has 100 bytes, and its name says another number"):
+        runs_of(objects("rank00000/000000000000-000000000007.seg"))  # a name of 0.2.0
     with pytest.raises(StoreError, match=r"is there twice"):
-        runs_of(objects("rank0.tap", "rank00000/000000000000-000000000100.seg"))
+        runs_of(objects("rank0.tap", "rank00000/000000000000.seg"))
     with pytest.raises(StoreError, match="more than 1000000 objects"):
         runs_of(objects("x") * 1_000_001)
 
@@ -389,9 +391,12 @@ def test_run_uploads_and_download_brings_it_back(tmp_path: Path) -> None:
     assert " done " in tensortap("ls", "runs", folder=tmp_path).stdout
     status = tmp_path / "runs" / "today" / ".upload"
     status.write_text(f"5000000\n{url}\nno route\n1\n")
-    assert " 5.0 MB behind " in tensortap("ls", "runs", folder=tmp_path).stdout
+    assert " 5.0 MB left, stopped " in tensortap("ls", "runs", folder=tmp_path).stdout
+    with open(tmp_path / "runs" / "today" / ".upload.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert " 5.0 MB behind " in tensortap("ls", "runs", folder=tmp_path).stdout
     [listed] = json.loads(tensortap("ls", "runs", "--json", folder=tmp_path).stdout)["runs"]
-    assert listed["upload_behind"] == 5_000_000
+    assert (listed["upload_behind"], listed["uploading"]) == (5_000_000, False)
     done = tensortap("rm", "runs/today", "--yes", folder=tmp_path)
     assert done.returncode == 0
     assert not (tmp_path / "runs" / "today").exists()
@@ -424,3 +429,115 @@ def test_a_run_of_the_same_name_is_not_mixed_with_another(tmp_path: Path) -> Non
     record(tmp_path / "c" / "run", values=True)  # longer than what the store has
     with pytest.raises(uploads.OtherRunError, match=r"the store has another rank0\.tap"):
         uploads.upload(tmp_path / "c" / "run", url, follow=False, say=print)
+
+
+SECRET = "hunter2/hunter2"  # keys of AWS may hold a slash
+
+
+def everything_of(folder: Path) -> bytes:
+    """Return the contents of all files."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_credentials_of_a_url_stand_nowhere(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        "import os, time, torch\n"
+        "model = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "model(torch.ones(2)).sum().backward()\n"
+        "optimizer.step()\n"
+        "for _ in range(600):\n"
+        "    time.sleep(0.0 if os.path.exists('runs/x/.upload') else 0.05)\n"
+    )
+    url = f"ftp://someone:{SECRET}@127.0.0.1:1/bucket"  # nobody answers
+    words = ("run", "-o", "runs/x", "--upload", url, "train.py")
+    done = tensortap(*words, folder=tmp_path)
+    status = (tmp_path / "runs" / "x" / ".upload").read_text().splitlines()
+    try:
+        assert done.returncode == 0, done.stderr
+        assert "goes on in the background: ftp://127.0.0.1:1/bucket/x: " in done.stderr
+        assert "hunter2" not in done.stderr + done.stdout
+        assert b"hunter2" not in Path(f"/proc/{status[3]}/cmdline").read_bytes()
+        assert b"hunter2" not in everything_of(tmp_path / "runs")
+        assert status[1] == "ftp://127.0.0.1:1/bucket/x"
+    finally:
+        os.kill(int(status[3]), signal.SIGKILL)
+    for words in (("nan", url), ("query", "from points", url), ("download", url)):
+        done = tensortap(*words, folder=tmp_path)
+        assert done.returncode == 3
+        assert "hunter2" not in done.stderr + done.stdout
+        assert done.stderr.startswith("tensortap: ftp://127.0.0.1:1/bucket: "), done.stderr
+        assert done.stderr.count("\n") == 1
+    with pytest.raises(StoreError) as raised:
+        tt.open(url)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_signatures_and_keys_in_urls_are_hidden() -> None:
+    assert hide_secrets("s3://AKIA:abc/d+e@bucket/run") == "s3://bucket/run"
+    assert hide_secrets("s3://bucket/a:b@c") == "s3://bucket/a:b@c"
+    assert hide_secrets("az://c/run?sv=1&sig=abc%2Bd&x=2") == "az://c/run?sv=1&sig=…&x=2"
+    assert hide_secrets("at https://h/x?X-Amz-Signature=00ff failed") == (
+        "at https://h/x?X-Amz-Signature=… failed"
+    )
+
+
+def test_many_keys_are_read_in_little_memory() -> None:
+    many = [
+        Object(f"r{run}/rank{rank:05d}/{part * 100:012d}.seg", 100, "v")
+        for run in range(30)
+        for rank in range(10)
+        for part in range(100)
+    ]
+    tracemalloc.start()
+    try:
+        found = runs_of(many)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 30
+    assert all(file.size == 10_000 for files in found.values() for file in files)
+
+
+def test_nothing_is_written_outside_of_a_mirror_or_a_folder(tmp_path: Path) -> None:
+    fs = pytest.importorskip("fsspec").filesystem("memory")
+    record(tmp_path / "run", values=False)
+    content = (tmp_path / "run" / "rank0.tap").read_bytes()
+    for key in ("run/rank0.tap", "../out/rank0.tap", "a/../../out/rank0.tap", "a//rank0.tap"):
+        fs.store[f"/hostile/{key}"] = fs.store.get("x") or _memory_file(fs, key, content)
+    before = set(tmp_path.rglob("*"))
+    folder, _ = mirrors.mirror("memory://hostile")
+    uploads.download("memory://hostile", tmp_path / "down")
+    new = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert {path for path in new if path.name == "rank0.tap"} == {
+        Path(folder) / "run" / "rank0.tap",
+        tmp_path / "down" / "run" / "rank0.tap",
+    }
+    assert not any("out" in path.parts for path in new)
+
+
+def _memory_file(fs: Any, key: str, content: bytes) -> Any:
+    from fsspec.implementations.memory import MemoryFile
+
+    return MemoryFile(fs, f"/hostile/{key}", content)
+
+
+@pytest.mark.parametrize(
+    ("url", "library"),
+    [("gs://b/run", "gcsfs"), ("az://b/run", "adlfs"), ("hf://b/run", "huggingface")],
+)
+def test_a_missing_library_is_named(
+    url: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORTAP_STORE", "fsspec")
+    try:
+        __import__({"huggingface": "huggingface_hub"}.get(library, library))
+    except ImportError:
+        done = tensortap("show", url, folder=tmp_path)
+        assert done.returncode == 3
+        assert done.stderr.count("\n") == 1
+        assert library in done.stderr
+        assert sys.executable in done.stderr
+        done = tensortap("query", "from points", url, folder=tmp_path)
+        assert (done.returncode, library in done.stderr) == (3, True), done.stderr

@@ -1,10 +1,11 @@
 """The objects of a run in a store: files as they are, or cut into segments.
 
     run/rank0.tap                                        a file
-    run/rank00000/000000000000-000016777216.seg          a part of one: from, to
+    run/rank00000/000016777216.seg                       a part of one: from this byte on
 
 The segments of a file, one behind the other, are the file. There is no list of them but the
-store's own.
+store's own, which has their sizes, too. Since a key says only where a segment begins, no two
+uploaders can both create what follows the same byte.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -13,11 +14,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tensortap.cloud.stores import Object, Range, StoreError
+from tensortap.cloud.stores import MOST, Object, Range, StoreError
 
 TAP = re.compile(r"rank(\d{1,9})(?:\.(\d{1,9}))?\.tap")
-SEGMENT = re.compile(r"rank(\d{5,9})(?:\.(\d{1,9}))?/(\d{12,18})-(\d{12,18})\.seg")
-MOST = 1_000_000  # objects below one URL
+SEGMENT = re.compile(r"rank(\d{5,9})(?:\.(\d{1,9}))?/(\d{12,18})(?:-(\d{12,18}))?\.seg")
 
 
 class Part(NamedTuple):
@@ -57,12 +57,12 @@ class RemoteFile(NamedTuple):
         return at + read.start, at + read.end
 
 
-def segment_key(file: str, start: int, end: int) -> str:
-    """Return the key of a part of a file, below the run."""
+def segment_key(file: str, start: int) -> str:
+    """Return the key of the part of a file that begins at a byte, below the run."""
     match = TAP.fullmatch(file)
     assert match is not None
     child = f".{match[2]}" if match[2] else ""
-    return f"rank{int(match[1]):05d}{child}/{start:012d}-{end:012d}.seg"
+    return f"rank{int(match[1]):05d}{child}/{start:012d}.seg"
 
 
 def runs_of(objects: list[Object]) -> dict[str, list[RemoteFile]]:
@@ -82,14 +82,18 @@ def runs_of(objects: list[Object]) -> dict[str, list[RemoteFile]]:
         if segment is not None:
             folder = "/".join(pieces[:-2])
             child = f".{int(segment[2])}" if segment[2] else ""
-            name, start, end = f"rank{int(segment[1])}{child}.tap", int(segment[3]), int(segment[4])
-            if end - start != one.size:
-                raise StoreError(f"{one.key} has {one.size} bytes, and its name says {end - start}")
+            name, start = f"rank{int(segment[1])}{child}.tap", int(segment[3])
+            if segment[4] is not None and int(segment[4]) - start != one.size:
+                raise StoreError(
+                    f"{one.key} has {one.size} bytes, and its name says another number"
+                )
         elif tap is not None:
-            folder, name, start, end = "/".join(pieces[:-1]), pieces[-1], 0, one.size
+            folder, name, start = "/".join(pieces[:-1]), pieces[-1], 0
         else:
             continue
-        found.setdefault(folder, {}).setdefault(name, []).append(Part(start, end, one))
+        if one.size == 0 and segment is not None:
+            continue  # a store that gave up half-way; there is nothing in it
+        found.setdefault(folder, {}).setdefault(name, []).append(Part(start, start + one.size, one))
     return {
         folder: [
             RemoteFile(name, _in_order(folder, name, parts))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -16,8 +17,11 @@ from tensortap.files.imports import needed
 
 AT_ONCE = 64  # requests under way
 GAP = 1 << 20  # bytes between two ranges that are read as one
+MOST = 1_000_000  # objects below one URL
 LARGEST = 32 << 20  # bytes of one request
 FAST = ("s3", "gs", "az")  # what obstore is used for
+LOGIN = re.compile(r"(\w+://)(?:[^/@:\s]*:[^@\s]*|[^/@\s]+)@")  # a key of AWS may hold a slash
+SIGNATURE = re.compile(r"([?&][\w-]*(?:sig|signature|token|secret|key|password)=)[^&\s]+", re.I)
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 
@@ -74,12 +78,18 @@ def open_store(url: str) -> Store:
 
 
 def hide_secrets(text: str) -> str:
-    """Remove what stands before @ in a URL, and the values of keys, from a message."""
-    text = re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
+    """Remove what stands before @ in a URL, signatures in it, and the values of keys."""
+    text = LOGIN.sub(r"\1", text)
+    text = SIGNATURE.sub(r"\1…", text)
     secrets = [value for key, value in os.environ.items() if _is_secret(key) and len(value) >= 8]
     for secret in secrets:
         text = text.replace(secret, "…")
     return text
+
+
+def public_name(path: str) -> str:
+    """Return a path as it may be shown: of a URL, without the secrets in it."""
+    return hide_secrets(path) if is_url(path) else path
 
 
 def _is_secret(key: str) -> bool:
@@ -91,6 +101,9 @@ def _is_secret(key: str) -> bool:
 def _said(url: str, error: BaseException) -> StoreError:
     """Return an error of a library in one line, without secrets."""
     text = " ".join(str(error).split())[:300] or type(error).__name__
+    login = LOGIN.match(url)
+    for word in re.split(r"[:/@]+", login[0]) if login else ():
+        text = text.replace(word, "…") if len(word) > 3 else text  # a library quotes parts of it
     return StoreError(f"{hide_secrets(url)}: {hide_secrets(text)}")
 
 
@@ -143,7 +156,10 @@ class FsspecFolder:
         try:
             if not self.fs.async_impl:
                 self.fs.makedirs(os.path.dirname(f"{self.path}/{key}"), exist_ok=True)
-            self.fs.pipe_file(f"{self.path}/{key}", content, mode="create")
+            if "file" in self.fs.protocol:
+                _create_file(f"{self.path}/{key}", content)
+            else:
+                self.fs.pipe_file(f"{self.path}/{key}", content, mode="create")
         except FileExistsError:
             return False
         except Exception as error:
@@ -151,6 +167,14 @@ class FsspecFolder:
                 return False
             raise _said(self.url, error) from None
         return True
+
+
+def _create_file(path: str, content: bytes) -> None:
+    """Create a file that nobody ever sees half written; raise FileExistsError if it is there."""
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), suffix=".part") as part:
+        part.write(content)
+        part.flush()
+        os.link(part.name, path)
 
 
 def _is_there_already(error: BaseException) -> bool:
@@ -184,6 +208,8 @@ class ObstoreFolder:
                 for about in page:
                     version = about.get("e_tag") or about.get("last_modified") or ""
                     objects.append(Object(about["path"], about["size"], str(version)))
+                if len(objects) > MOST:
+                    break  # whoever asks refuses them
         except Exception as error:
             raise _said(self.url, error) from None
         return objects

@@ -2,12 +2,14 @@
 
 Each file is cut at borders of its blocks into objects that never change; one behind the other they
 are the file. The file on disk is the backlog: whatever happens to the store or to this process,
-the next attempt goes on where the store's own list says.
+the next attempt goes on where the store's own list says. So does an uploader that finds an object
+which it did not create: another one is at work, or the answer to its own request was lost.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import bisect
 import fcntl
 import os
 import subprocess
@@ -42,11 +44,13 @@ class LocalFile:
 
     path: Path
     sent: int = 0  # bytes that the store has
+    borders: list[int] = field(default_factory=list)  # ends of whole blocks behind these, rising
     ready: int = 0  # behind the last whole block that was seen
     size: int = 0  # when last looked at
     since: float = field(default_factory=time.monotonic)  # the oldest byte that was not sent
     was_bad: bool = False
     due: int = 0  # up to this byte it is to be sent at once
+    searched: int = 0  # the size up to which damage was searched for whole blocks
     reader: _core.RunReader | None = None
 
     @property
@@ -61,14 +65,28 @@ class LocalFile:
             return False
         return False
 
-    def advance(self, file: IO[bytes], end: int) -> None:
-        """Move to the last whole block that ends at or before a byte."""
-        while self.ready + HEADER <= end:
-            file.seek(self.ready)
-            about = _core._block_look(file.read(HEADER), self.ready)
-            if about is None or self.ready + about[2] > end:
-                return
-            self.ready += about[2]
+    def advance(self, file: IO[bytes], end: int, *, skips_damage: bool) -> None:
+        """Move behind the last whole block that ends at or before a byte."""
+        at = self.ready
+        skips_damage = skips_damage and self.searched != end
+        while at + HEADER <= end:
+            file.seek(at)
+            about = _core._block_look(file.read(HEADER), at)
+            if about is not None and at + about[2] <= end:
+                at = self.ready = at + about[2]
+                self.borders.append(at)
+            elif skips_damage:
+                at += HEADER  # the next place where a block may begin
+            else:
+                break
+        if skips_damage:
+            self.searched = end  # what is left was torn off by a crash; not again
+
+    def next_end(self) -> int:
+        """Return where the next object ends: behind about SEGMENT bytes of whole blocks."""
+        del self.borders[: bisect.bisect_right(self.borders, self.sent)]
+        large = bisect.bisect_left(self.borders, self.sent + SEGMENT)
+        return self.borders[min(large, len(self.borders) - 1)]
 
     def turned_bad(self) -> bool:
         """Return whether the file has become worth sending at once: NaN, Inf, an exception."""
@@ -97,18 +115,18 @@ class Upload:
         known: list[RemoteFile] = runs_of(self.store.objects()).get("", [])
         for remote in known:
             local = self.files.setdefault(remote.name, LocalFile(self.run / remote.name))
-            local.sent = local.ready = remote.size
             if not self.is_same(local, remote):
                 raise OtherRunError(
                     f"the store has another {remote.name} under this name; rename the run's folder"
                 )
+            local.sent = remote.size
 
     def is_same(self, local: LocalFile, remote: RemoteFile) -> bool:
-        """Return whether a file in the store is the beginning of a file here."""
-        if not local.path.exists() or local.path.stat().st_size < remote.size:
+        """Return whether a file in the store and the one here are the same run's."""
+        if not local.path.exists():
             return False
-        first = remote.parts[0].object.key
-        [head] = self.store.get([Range(first, 0, min(HEADER, remote.size))])
+        first = remote.parts[0].object
+        [head] = self.store.get([Range(first.key, 0, min(HEADER, first.size))])
         with local.path.open("rb") as file:  # it holds a number that no other file has
             return file.read(len(head)) == head
 
@@ -129,8 +147,8 @@ class Upload:
         seen, file.size = file.size, file.path.stat().st_size
         with file.path.open("rb") as content:
             # The last block may still be on its way, unless it was there when last looked at.
-            file.advance(content, seen if is_written else file.size)
-            if file.ready == file.sent:
+            file.advance(content, seen if is_written else file.size, skips_damage=not is_written)
+            if file.ready <= file.sent:
                 file.since = time.monotonic()
             if not is_written or time.monotonic() - file.since >= AGE or file.turned_bad():
                 file.due = file.size
@@ -138,28 +156,35 @@ class Upload:
                 file.due > file.sent or file.ready - file.sent >= SEGMENT
             ):
                 self.send_segment(file, content)
-        return not is_written and file.ready == file.sent
+        if not is_written and file.sent > file.size:
+            raise OtherRunError(
+                f"the store has more of {file.path.name} than there is here; "
+                "rename the run's folder to copy it once more"
+            )
+        return not is_written and file.ready <= file.sent
 
     def send_segment(self, file: LocalFile, content: IO[bytes]) -> None:
-        """Send whole blocks of about SEGMENT bytes."""
-        end = LocalFile(file.path, ready=file.sent)
-        while end.ready < file.ready and end.ready - file.sent < SEGMENT:
-            content.seek(end.ready)
-            about = _core._block_look(content.read(HEADER), end.ready)
-            assert about is not None  # advance() has been here
-            end.ready += about[2]
-        content.seek(file.sent)
-        piece = content.read(end.ready - file.sent)
-        if self.store.create(segment_key(file.path.name, file.sent, end.ready), piece):
+        """Send whole blocks of about SEGMENT bytes, unless the store has what begins there."""
+        start, end = file.sent, file.next_end()
+        content.seek(start)
+        piece = content.read(end - start)
+        if self.store.create(segment_key(file.path.name, start), piece):
             self.sent_bytes += len(piece)
-        file.sent = end.ready
+            file.sent = end
+        else:
+            self.resume()
+            if file.sent <= start:
+                raise StoreError(
+                    f"{segment_key(file.path.name, start)} is in the store already, and empty; "
+                    "remove it there"
+                )
         file.since = time.monotonic()
 
     def send_rest(self) -> None:
         """Send all whole blocks that there are, whether somebody still writes or not."""
         for file in self.files.values():
             with file.path.open("rb") as content:
-                file.advance(content, file.size)
+                file.advance(content, file.size, skips_damage=False)
                 while file.ready > file.sent:
                     self.send_segment(file, content)
 
@@ -207,21 +232,26 @@ def _upload(run: Path, url: str, follow: bool, say: Callable[[str], None]) -> in
                 say(f"{shown}: the store answers again")
             failures = 0
             _note(run, job.behind(), shown, "done" if is_done else "")
-        except OtherRunError as error:
-            _note(run, -1, shown, str(error))
+        except (OtherRunError, ImportError) as error:
+            _note(run, _size(run), shown, str(error))
             raise
-        except StoreError as error:
+        except OSError as error:  # of the store, or of the disk
             failures += 1
             if failures == 1:
                 say(str(error))
             if not follow and failures >= PATIENCE:
                 raise
-            _note(run, job.behind() if job is not None else -1, shown, str(error))
+            _note(run, job.behind() if job and job.files else _size(run), shown, str(error))
             time.sleep(min(LONGEST, 0.5 * 2 ** min(failures, 8)))
         if not is_done and not failures:
             time.sleep(POLL)
     assert job is not None
     return job.sent_bytes
+
+
+def _size(run: Path) -> int:
+    """Return the number of bytes of a run."""
+    return sum(path.stat().st_size for path in run.glob("rank*.tap"))
 
 
 def _note(run: Path, behind: int, url: str, error: str) -> None:
@@ -256,8 +286,9 @@ def finish(run: Path, url: str) -> None:
     if not is_there and behind != 0:
         start(run, url)
     if behind != 0:
+        error = _read_note(run)[1]
         print(
-            f"tensortap: the upload of {run} goes on in the background; "
+            f"tensortap: the upload of {run} goes on in the background{': ' * bool(error)}{error}; "
             "'tensortap ls' says how far it is",
             file=sys.stderr,
         )
@@ -277,11 +308,16 @@ def is_alive(run: Path) -> bool:
 
 def left(run: Path) -> int | None:
     """Return how many bytes of a run the store does not have; None: not known yet."""
+    return _read_note(run)[0]
+
+
+def _read_note(run: Path) -> tuple[int | None, str]:
+    """Return how many bytes of a run the store does not have (None: not known), and why."""
     try:
         behind, _, error, *_ = (run / STATUS).read_text().splitlines()
-        return 0 if error == "done" else max(int(behind), 1)
+        return (0, "") if error == "done" else (max(int(behind), 1), error)
     except (OSError, ValueError):
-        return None
+        return None, ""
 
 
 def download(url: str, folder: Path) -> int:

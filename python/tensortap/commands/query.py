@@ -40,8 +40,9 @@ def print_schema(*, as_json: bool) -> None:
         return
     for name, about, columns in _core.tables():
         print(f"{name}: {about}")
+        width = max(len(column) for column, _, _ in columns)
         for column, kind, text in columns:
-            print(f"  {column:<13} {kind:<9} {text}".rstrip())
+            print(f"  {column:<{width}} {kind:<9} {text}".rstrip())
         print()
 
 
@@ -174,11 +175,13 @@ def main(options: dict[str, str], words: list[str]) -> None:
         )
         print_answer(base.execute(sql), options)
         sys.stdout.flush()
-    except (FileNotFoundError, ValueError) as error:
-        fail(str(error))
     except BrokenPipeError:  # the reader is gone: no need to say so
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(3) from None
+    except (OSError, ValueError) as error:
+        fail(str(error))
+    except ImportError as error:
+        fail(f"{error}; install it for {sys.executable}")
     except duckdb.Error as error:
         for stream in streams:
             if stream.error is not None:

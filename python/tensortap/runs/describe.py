@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensortap import _core
+from tensortap.cloud.stores import public_name
 from tensortap.display import table as tables
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def name(run: Run) -> str:
     """Return what the run was opened by."""
-    return run.url or str(run.path)
+    return public_name(run.url or str(run.path))
 
 
 def line(run: Run) -> str:

@@ -476,7 +476,7 @@ class Run:
         """
         return tables.make_table(
             name,
-            {self.url or os.fspath(self.path): os.fspath(self.path)},
+            {describe.name(self): os.fspath(self.path)},
             pattern,
             steps=steps,
             ranks=ranks,

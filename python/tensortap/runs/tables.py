@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
-from tensortap.cloud.stores import is_url
+from tensortap.cloud.stores import is_url, public_name
 
 if TYPE_CHECKING:
     from tensortap.runs.run import Run
@@ -91,7 +91,8 @@ class Runs:
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self.names = [os.fspath(path) for path in paths]
+        self._sources = [os.fspath(path) for path in paths]
+        self.names = [public_name(path) for path in self._sources]
         self._paths: dict[str, str] = {}  # where each is, once it is known
 
     def points(
@@ -120,7 +121,7 @@ class Runs:
     ) -> _core.Table:
         """Return one of the tables over all runs, as `Run.table` does."""
         if not self._paths:
-            self._paths = {run: mirror_of(run) for run in self.names}
+            self._paths = {public_name(run): mirror_of(run) for run in self._sources}
         return make_table(
             name, self._paths, pattern, steps=steps, ranks=ranks, fields=fields, partial=partial
         )
@@ -134,7 +135,7 @@ class Runs:
     def __iter__(self) -> Iterator[Run]:
         from tensortap.runs.run import Run
 
-        return (Run(name) for name in self.names)
+        return (Run(path) for path in self._sources)
 
     def __repr__(self) -> str:
         return f"<{len(self)} run{'' if len(self) == 1 else 's'}>"
