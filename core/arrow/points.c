@@ -13,17 +13,17 @@
 #include <string.h>
 
 /* Statistics that are columns of the file. */
-#define STORED(X)                                                                           \
-    X(COUNT, "count", INT, "elements")                                                      \
-    X(MIN, "min", FLOAT, "of the finite elements, like all statistics; null: none defined") \
-    X(MAX, "max", FLOAT, "")                                                                \
-    X(ABSMAX, "absmax", FLOAT, "largest magnitude")                                         \
-    X(SUM, "sum", FLOAT, "of complex numbers its real part")                                \
-    X(MEAN, "mean", FLOAT, "of complex numbers its real part")                              \
-    X(L1, "l1", FLOAT, "sum of magnitudes")                                                 \
-    X(ZEROS, "zeros", INT, "elements that are 0")                                           \
-    X(NAN, "nan", INT, "elements that are NaN")                                             \
-    X(POSINF, "posinf", INT, "elements that are +Inf")                                      \
+#define STORED(X)                                                                   \
+    X(COUNT, "count", INT, "elements")                                              \
+    X(MIN, "min", FLOAT, "of the finite elements, like all statistics; null: none") \
+    X(MAX, "max", FLOAT, "")                                                        \
+    X(ABSMAX, "absmax", FLOAT, "largest magnitude")                                 \
+    X(SUM, "sum", FLOAT, "of complex numbers its real part")                        \
+    X(MEAN, "mean", FLOAT, "of complex numbers its real part")                      \
+    X(L1, "l1", FLOAT, "sum of magnitudes")                                         \
+    X(ZEROS, "zeros", INT, "elements that are 0")                                   \
+    X(NAN, "nan", INT, "elements that are NaN")                                     \
+    X(POSINF, "posinf", INT, "elements that are +Inf")                              \
     X(NEGINF, "neginf", INT, "elements that are -Inf")
 /* Those of TT_STATS_DERIVED_MAP. */
 #define DERIVED(X)                              \
@@ -62,7 +62,7 @@ static const tt_arrow_field fields[] = {
     [RUN] = { "run", TT_ARROW_WORD, "the run, as it was named" },
     [RANK] = { "rank", TT_ARROW_INT, "the process; -1: the parts of all ranks, joined" },
     [SITE] = { "site", TT_ARROW_WORD, "whole name: gradient/h.3.mlp.weight" },
-    [KIND] = { "kind", TT_ARROW_WORD, "before the first slash: activation, gradient, parameter ..." },
+    [KIND] = { "kind", TT_ARROW_WORD, "before the first slash: activation, gradient ..." },
     [MODULE] = { "module", TT_ARROW_WORD, "path of the module: h.3.mlp" },
     [LAYER] = { "layer", TT_ARROW_INT, "first number in that path: 3" },
     [TENSOR] = { "tensor", TT_ARROW_WORD, "which of its tensors: weight; null: its only output" },

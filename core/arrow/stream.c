@@ -265,11 +265,17 @@ bool tt_arrow_walk_has_rank(const tt_arrow_walk *walk, int32_t rank)
     return has_it;
 }
 
+/* A site that could not be joined is read rank by rank. */
+static tt_run *run_of(const tt_arrow_walk *walk, int32_t site)
+{
+    return walk->whole != NULL && tt_run_has_points(walk->whole, site) ? walk->whole : walk->run;
+}
+
 bool tt_arrow_walk_next(tt_arrow_walk *walk, tt_arrow_stretch *out)
 {
-    tt_run *run = tt_arrow_walk_run(walk);
     for (; walk->site < walk->site_count; walk->site++, walk->file = 0) {
         const tt_arrow_site *site = &walk->sites[walk->site];
+        tt_run *run = run_of(walk, site->number);
         for (; walk->file < run->count; walk->file++, walk->chunk = 0) {
             const tt_tap *tap = run->taps[walk->file];
             if (!tt_arrow_walk_has_rank(walk, tap->rank))
@@ -279,7 +285,7 @@ bool tt_arrow_walk_next(tt_arrow_walk *walk, tt_arrow_stretch *out)
                 const tt_index_chunk *entry = &row->chunks[walk->chunk++];
                 if (entry->last_step < walk->first_step || entry->first_step > walk->last_step)
                     continue;
-                *out = (tt_arrow_stretch){ site->name, walk->whole != NULL ? -1 : tap->rank, tap, row,
+                *out = (tt_arrow_stretch){ site->name, run == walk->whole ? -1 : tap->rank, tap, row,
                                            entry };
                 return true;
             }

@@ -204,7 +204,7 @@ const tt_arrow_kind tt_arrow_runs =
 static const tt_arrow_field site_fields[] = {
     { "run", TT_ARROW_WORD, "the run, as it was named" },
     { "site", TT_ARROW_WORD, "whole name: gradient/h.3.mlp.weight" },
-    { "kind", TT_ARROW_WORD, "before the first slash: activation, gradient, parameter ..." },
+    { "kind", TT_ARROW_WORD, "before the first slash: activation, gradient ..." },
     { "module", TT_ARROW_WORD, "path of the module: h.3.mlp" },
     { "layer", TT_ARROW_INT, "first number in that path: 3" },
     { "tensor", TT_ARROW_WORD, "which of its tensors: weight; null: its only output" },
@@ -297,7 +297,7 @@ const tt_arrow_kind tt_arrow_notes =
 static const tt_arrow_field setting_fields[] = {
     { "run", TT_ARROW_WORD, "the run, as it was named" },
     { "step", TT_ARROW_INT, "from which on it was so" },
-    { "key", TT_ARROW_WORD, "optimizer/lr, data/batch_size, module/h.3.mlp, torch/threads ..." },
+    { "key", TT_ARROW_WORD, "optimizer/lr, data/batch_size, module/h.3.mlp ..." },
     { "value", TT_ARROW_TEXT, "as text; empty: not set any more" },
 };
 
@@ -320,7 +320,7 @@ static tt_status fill_settings(tt_arrow_walk *walk, tt_arrow_batch *batch, tt_er
 }
 
 const tt_arrow_kind tt_arrow_settings =
-    TT_ARROW_KIND("settings", "what the program had set, as its first rank says; a row for each change",
+    TT_ARROW_KIND("settings", "what the program had set, as its first rank says; a row a change",
                   setting_fields, .fill = fill_settings);
 
 /* ---- findings ----------------------------------------------------------------------- */

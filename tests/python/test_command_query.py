@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,6 +124,11 @@ def test_the_schema_names_every_column() -> None:
     assert list(found["tables"]) == [table for table, _, _ in _core.tables()]
 
 
+def test_the_schema_fits_a_terminal() -> None:
+    done = tensortap("query", "--schema", folder=Path())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
 def test_mistakes_are_said(runs: Path) -> None:
     done = tensortap("query", "selct 1", "runs", folder=runs)
     assert done.returncode == 2
@@ -181,3 +187,84 @@ def test_a_name_with_quotes_is_a_name(tmp_path: Path) -> None:
     for where in ("it's", "it's a set"):
         done = tensortap("query", "select value from points", where, "--csv", folder=tmp_path)
         assert done.stdout == "value\n0.5\n", done.stderr
+
+
+SUMS = (
+    "site, count(*) as points, coalesce(sum(count), 0) as elements, coalesce(sum(rms), 0) as rms,"
+    " sum(coalesce(value, 0)) as value, max(step) as last, min(time) as first,"
+    " count(distinct run) as runs"
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> tuple[str, dict[str, Any]]:
+    """Give a folder of Parquet files, and DuckDB's sums over it by site."""
+    folder = tmp_path_factory.mktemp("set")
+    words = ("export", "runs", "--to", "parquet", "-o", str(folder / "set"), "--project", "demo")
+    assert tensortap(*words, folder=runs).returncode == 0
+    points = f"{folder}/set/points"
+    base = duckdb.connect()
+    base.execute("set timezone = 'UTC'")
+    files = f"read_parquet('{points}/**/*.parquet', union_by_name = true)"
+    columns = SUMS.replace("min(time)", "epoch_us(min(time))")
+    found = base.execute(f"select {columns} from {files} group by site").fetchall()
+    sums = {row[0]: row[1:] for row in found}
+    assert len(sums) == 2
+    return points, sums
+
+
+@pytest.mark.heavy
+def test_spark_reads_the_folder_as_duckdb_does(dataset: tuple[str, dict[str, Any]]) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    points, sums = dataset
+    session = (
+        sql.SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "1")
+        .getOrCreate()
+    )
+    try:
+        frame = session.read.option("mergeSchema", "true").parquet(points)
+        assert {"project", "date", "run", "digest"} <= set(frame.columns)
+        assert [row.project for row in frame.select("project").distinct().collect()] == ["demo"]
+        frame.createOrReplaceTempView("points")
+        columns = SUMS.replace("min(time)", "unix_micros(min(time))")
+        found = session.sql(f"select {columns} from points group by site").collect()
+        assert {row[0]: tuple(row)[1:] for row in found} == sums
+    finally:
+        session.stop()
+
+
+def test_polars_reads_the_folder_as_duckdb_does(dataset: tuple[str, dict[str, Any]]) -> None:
+    pl = pytest.importorskip("polars")
+    points, sums = dataset
+    frame = pl.scan_parquet(f"{points}/**/*.parquet").group_by(pl.col("site").cast(pl.String))
+    found = frame.agg(
+        pl.len(),
+        pl.col("count").sum(),
+        pl.col("rms").sum(),
+        pl.col("value").fill_null(0).sum(),
+        pl.col("step").max(),
+        pl.col("time").min().dt.epoch("us"),
+        pl.col("run").cast(pl.String).n_unique(),
+    ).collect()
+    assert {row[0]: pytest.approx(row[1:]) for row in found.rows()} == sums
+
+
+def test_pandas_reads_the_folder_as_duckdb_does(dataset: tuple[str, dict[str, Any]]) -> None:
+    pandas = pytest.importorskip("pandas")
+    points, sums = dataset
+    frame = pandas.read_parquet(points)
+    assert set(frame["project"]) == {"demo"}
+    for site, rows in frame.groupby("site", observed=True):
+        mine = (
+            len(rows),
+            rows["count"].sum(),
+            rows["rms"].sum(),
+            rows["value"].fillna(0).sum(),
+            rows["step"].max(),
+            rows["time"].min().value // 1000,
+            rows["run"].nunique(),
+        )
+        assert mine == pytest.approx(sums[site])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forged import SHARD, Site, write_job
+from forged import SHARD, UNKNOWN, Site, write_job
 
 import tensortap as tt
 from tensortap import _core
@@ -167,6 +167,20 @@ def test_ranks_are_joined_unless_they_are_asked_for(tmp_path: Path) -> None:
     single = rows(run.points(ranks="all"))
     assert [(row["rank"], row["max"]) for row in single] == [(0, 15.0)] * 3 + [(1, 31.0)] * 3
     assert {row["rank"] for row in rows(run.points(ranks=1))} == {1}
+
+
+def test_what_cannot_be_joined_has_rows_of_each_rank(tmp_path: Path) -> None:
+    whole = np.arange(32, dtype=np.float32).reshape(8, 4)
+    parts = Site("gradient/w", (SHARD,), lambda rank, step: whole[4 * rank : 4 * rank + 4], (8, 4))
+    own = Site("activation/x", (UNKNOWN,), lambda rank, step: np.full(2, rank + 1.0, np.float32))
+    write_job(tmp_path / "run", (2,), [parts, own], 2)
+    run = tt.open(tmp_path / "run")
+    found = [(row["site"], row["rank"], row["step"], row["max"]) for row in rows(run)]
+    assert found == [
+        *(("activation/x", rank, step, rank + 1.0) for rank in (0, 1) for step in (0, 1)),
+        *(("gradient/w", -1, step, 31.0) for step in (0, 1)),
+    ]
+    assert len(rows(run.points("activation/*", steps=1))) == 2
 
 
 def test_the_other_tables_say_what_the_run_says(tmp_path: Path) -> None:
