@@ -120,6 +120,25 @@ static tt_exit enter_mirror(tt_call *call)
     return TT_EXIT_FINE;
 }
 
+static const char missed_variable[] = "TENSORTAP_MISSED"; /* a file for what a mirror lacks */
+
+/* Writes what could not be read of runs, so that it is fetched and the command runs again. */
+static tt_exit write_missed(const char *path, tt_run *const *runs, size_t count, tt_error *err)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL)
+        return tt_cmd_fail(err, TT_EXIT_FAILED, "%.150s: %s", path, strerror(errno));
+    for (size_t i = 0; i < count; i++) {
+        const tt_missed *missed;
+        size_t n = runs[i] != NULL ? tt_run_missed(runs[i], &missed) : 0;
+        for (size_t k = 0; k < n; k++)
+            fprintf(file, "%lld %lld %s\n", (long long)missed[k].at, (long long)missed[k].len,
+                    missed[k].path);
+    }
+    (void)fclose(file);
+    return TT_EXIT_FINE;
+}
+
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 {
     tt_call call = { .err = err };
@@ -145,11 +164,16 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     tt_exit code = TT_EXIT_FINE;
     for (size_t i = 0; code == TT_EXIT_FINE && i < runs && i < call.count; i++)
         code = open_run(&call, i);
+    const char *missed = getenv(missed_variable);
+    if (missed != NULL && runs == 1 && code == TT_EXIT_FINE)
+        tt_run_note_missed(call.runs[0]);
     bool is_of_sites = call.glob != NULL && !tt_call_has(&call, "settings");
     if (code == TT_EXIT_FINE && is_of_sites && !tt_overview_has_site(call.runs[0], call.glob))
         code = tt_overview_no_site(call.runs[0], call.glob, err);
     if (code == TT_EXIT_FINE)
         code = call.cmd->run(&call);
+    if (missed != NULL && runs == 1 && call.runs[0] != NULL)
+        code = write_missed(missed, call.runs, 1, err);
     for (size_t i = 0; i < 2; i++) {
         tt_run_close(call.runs[i]);
         tt_run_close(call.parts[i]);

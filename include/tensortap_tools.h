@@ -347,6 +347,16 @@ typedef struct tt_stretch {
  * not known (0).  *count: how many there are; the first cap of them are written. */
 tt_status tt_run_stretches(const tt_run *run, int32_t file, tt_stretch *out, size_t cap, size_t *count);
 
+/* A part of a file that was asked for and cannot be read: it is damaged, or the file is a mirror and has a hole there. */
+typedef struct tt_missed {
+    const char *path; /* of the file; the run's */
+    int64_t at, len;  /* len 0: all of the block that begins there */
+} tt_missed;
+/* From now on, notes what is missed. */
+void tt_run_note_missed(tt_run *run);
+/* Returns how many there are, in *out, which is the run's and valid until it is read again. */
+size_t tt_run_missed(const tt_run *run, const tt_missed **out);
+
 /* ---- reports about a run ----------------------------------------------------------- */
 
 /* Appends a field over the steps as `cells` characters (blocks, or ASCII).  Each is the mean
@@ -533,6 +543,8 @@ int64_t tt_run_started(const tt_run *run); /* ns since 1970; as the run says, el
 typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
 tt_state tt_run_state(const tt_run *run);
 const char *tt_state_text(tt_state state); /* "finished" */
+/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
+bool tt_file_is_written(const char *path);
 
 /* ---- nan ---------------------------------------------------------------- */
 
@@ -543,8 +555,6 @@ typedef enum tt_birth {
     TT_BIRTH_LOSS,       /* what backward() was called on; likewise */
     TT_BIRTH_EVALUATION, /* as forward, in evaluation: an update may lie before it that was not seen */
 } tt_birth;
-/* Does a process still write this file?  The writer holds a lock on it as long as it lives. */
-bool tt_file_is_written(const char *path);
 const char *tt_birth_text(tt_birth birth); /* "forward" */
 
 typedef struct tt_nonfinite {

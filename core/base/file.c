@@ -86,3 +86,9 @@ tt_status tt_file_cut(int fd, int64_t size, tt_error *err)
     while (got < 0 && errno == EINTR);
     return got == 0 ? TT_OK : tt_fail(err, TT_EIO, "ftruncate: %s", strerror(errno));
 }
+
+int64_t tt_file_data(int fd, int64_t at)
+{
+    int64_t found = (int64_t)lseek(fd, (off_t)at, SEEK_DATA);
+    return found >= 0 || errno == ENXIO ? found : at; /* a file system that knows no holes */
+}

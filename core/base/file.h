@@ -23,6 +23,8 @@ tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at);
 tt_status tt_file_reserve(int fd, int64_t at, int64_t end, tt_error *err);
 /* Gives the room of these bytes back; false where the file system cannot. */
 bool tt_file_punch(int fd, int64_t at, int64_t len);
+/* Where the next bytes are that are in no hole, at or behind this place; -1: none. */
+int64_t tt_file_data(int fd, int64_t at);
 tt_status tt_file_cut(int fd, int64_t size, tt_error *err);
 
 #endif

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 1 << 14 };
+enum { FILES_MAX = 1 << 14, MISSED_MAX = 1 << 20 };
 
 tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)
 {
@@ -73,6 +73,7 @@ void tt_run_close(tt_run *run)
     tt_buf_free(&run->scratch);
     tt_points_free(&run->points);
     free(run->cells);
+    free(run->missed);
     free(run->path);
     free(run);
 }
@@ -448,6 +449,28 @@ tt_status tt_run_stretches(const tt_run *run, int32_t file, tt_stretch *out, siz
                 out[n] = (tt_stretch){ texts[t]->at[i], 0 };
     *count = n;
     return TT_OK;
+}
+
+void tt_run_note_missed(tt_run *run)
+{
+    run->notes_missed = true;
+}
+
+size_t tt_run_missed(const tt_run *run, const tt_missed **out)
+{
+    *out = run->missed;
+    return run->missed_count;
+}
+
+tt_status tt_run_miss(tt_run *run, const tt_tap *tap, tt_status st, int64_t at, int64_t len)
+{
+    const tt_missed missed = { tap->path, at, len };
+    const tt_missed *last = run->missed_count > 0 ? &run->missed[run->missed_count - 1] : NULL;
+    bool is_new = last == NULL || last->at != at || last->path != tap->path;
+    if (st == TT_EFORMAT && run->notes_missed && is_new && run->missed_count < MISSED_MAX &&
+        tt_grow(&run->missed, &run->missed_cap, run->missed_count + 1, sizeof missed) == TT_OK)
+        run->missed[run->missed_count++] = missed;
+    return st;
 }
 
 int64_t tt_run_insertions(const tt_run *run)

@@ -74,7 +74,13 @@ struct tt_run {
     tt_status points_st;             /* TT_EFORMAT: it cannot be read */
     uint64_t *cells;                 /* owned; scratch for columns */
     size_t cells_cap;
+    bool notes_missed;
+    tt_missed *missed; /* owned */
+    size_t missed_count, missed_cap;
 };
+
+/* Returns st; notes what could not be read if that is wanted. */
+tt_status tt_run_miss(tt_run *run, const tt_tap *tap, tt_status st, int64_t at, int64_t len);
 
 /* Does the exception only say that another rank is gone, or does not answer? */
 bool tt_stop_is_consequence(const char *stopped);

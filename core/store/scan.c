@@ -19,13 +19,17 @@ bool tt_scan_is_block(const tt_scan *scan, int64_t at, tt_block_head *head)
            (scan->id == 0 || head->id == scan->id) && head->length <= scan->size - at;
 }
 
-/* Looks for a header behind damage, a megabyte at a time.  -1: none. */
+/* Looks for a header behind damage or a hole, a megabyte at a time.  -1: none. */
 static int64_t search(tt_scan *scan, int64_t from)
 {
     enum { STRETCH = 1 << 20 };
     unsigned char *bytes = malloc(STRETCH);
     int64_t found = -1;
     while (bytes != NULL && found < 0 && from <= scan->size - TT_BLOCK_HEADER && scan->search_left > 0) {
+        int64_t data = tt_file_data(scan->fd, from);
+        if (data < 0 || data > scan->size - TT_BLOCK_HEADER)
+            break;
+        from = data / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
         int64_t len =
             scan->size - from < STRETCH ? (scan->size - from) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN : STRETCH;
         if (tt_file_read(scan->fd, bytes, (size_t)len, from) < 0)

@@ -57,8 +57,9 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
 {
     if (tap->join != NULL)
         return tt_chunk_parse(out, tap->join->bytes.data + entry->at, entry->len);
-    return tt_chunk_read(tap->fd, tap->scan.size, (int32_t)(row - tap->index.row), entry, &run->scratch,
-                         out);
+    tt_status st = tt_chunk_read(tap->fd, tap->scan.size, (int32_t)(row - tap->index.row), entry,
+                                 &run->scratch, out);
+    return tt_run_miss(run, tap, st, entry->at, entry->len);
 }
 
 tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *columns, size_t count,

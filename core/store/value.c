@@ -180,7 +180,7 @@ static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payl
 
 /* Looks at the heads of all pieces, so that a value is as large as it says, and reads them where
  * out is not NULL.  TT_EMISMATCH: a piece was evicted. */
-static tt_status walk_pieces(tt_tap *tap, const tt_value *value, char *out)
+static tt_status walk_pieces(tt_run *run, tt_tap *tap, const tt_value *value, char *out)
 {
     int64_t at = value->at, left = value->bytes;
     tt_status st = TT_OK;
@@ -198,7 +198,7 @@ static tt_status walk_pieces(tt_tap *tap, const tt_value *value, char *out)
         if (st == TT_OK && out != NULL)
             st = read_piece(tap, &head, payload, out + head.at);
         if (st < 0)
-            return st;
+            return tt_run_miss(run, tap, st, at, 0);
         left = head.at;
         at = head.before;
     } while (left > 0);
@@ -219,7 +219,7 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
     tt_tap *tap = run->taps[file];
     tt_value_head head;
     int64_t payload;
-    tt_status st = find_piece(tap, value_at, &head, &payload);
+    tt_status st = tt_run_miss(run, tap, find_piece(tap, value_at, &head, &payload), value_at, 0);
     tt_value value = { .at = value_at, .file = file };
     if (st == TT_OK) {
         value.dtype = (tt_dtype)head.dtype;
@@ -227,7 +227,7 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
         value.bytes = head.total;
         value.digest = head.digest;
         memcpy(value.shape, head.shape, sizeof value.shape);
-        st = walk_pieces(tap, &value, NULL);
+        st = walk_pieces(run, tap, &value, NULL);
     }
     if (st == TT_OK)
         *out = value;
@@ -239,5 +239,5 @@ tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_er
     if (value->file < 0 || value->file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
     tt_tap *tap = run->taps[value->file];
-    return describe(tap, walk_pieces(tap, value, out), value->at, err);
+    return describe(tap, walk_pieces(run, tap, value, out), value->at, err);
 }

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import tensortap
+from commands import PROGRAM, tensortap
 
 import tensortap as tt
 from tensortap.cloud import mirror as mirrors
+from tensortap.cloud import stores
 from tensortap.cloud import upload as uploads
 from tensortap.cloud.segments import runs_of, segment_key
 from tensortap.cloud.stores import (
@@ -29,6 +31,7 @@ from tensortap.cloud.stores import (
     hide_secrets,
     read_ranges,
 )
+from tensortap.commands.mirrors import ask
 
 pytest.importorskip("fsspec")
 
@@ -100,6 +103,85 @@ def test_few_bytes_and_rounds_answer(bucket: Path, name: str) -> None:
     assert mirrors.mirror(f"file://{bucket}/{name}")[1] == (1, 0)  # the list alone
     whole, _ = mirrors.mirror(f"file://{bucket}/{name}", whole=True)
     assert Path(whole, "rank0.tap").read_bytes() == (bucket / "plain" / "rank0.tap").read_bytes()
+
+
+def record_statistics(path: Path, *, bad: int | None, masks: bool = False) -> None:
+    """Record statistics of 20 sites over 3000 steps; with a NaN in one of them, then in all."""
+    x = np.random.rand(20, 8).astype(np.float32)
+    with tt.record(path, keep="stats") as run:
+        for step in range(3000):
+            x[:, step % 8] = step + 1
+            if step == bad:
+                x[7, 0] = np.nan
+            for i in range(20):
+                run.tensor(f"activation/h.{i}", x[i])
+            if masks:
+                run.tensor("activation/scores", np.array([1.0, -np.inf, -np.inf]))
+            if bad is not None and step > bad:
+                x[:] = np.nan
+            run.step()
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1500, 2990])
+@pytest.mark.parametrize("masks", [False, True])
+def test_nan_reads_little_of_the_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int | None, masks: bool
+) -> None:
+    monkeypatch.setattr(stores, "GAP", 4096)  # as if the run were large
+    monkeypatch.setattr(mirrors, "TAIL", 4096)
+    record_statistics(tmp_path / "run", bad=bad, masks=masks)
+    url = f"file://{tmp_path}/bucket"
+    cut(tmp_path / "run", tmp_path / "bucket")
+    question = partial(ask, str(PROGRAM), ["nan", url])
+    _, counted = mirrors.mirror(url, ask=question)
+    size = (tmp_path / "run" / "rank0.tap").stat().st_size
+    # of a mask all of its site is read
+    assert counted.bytes < (size * 0.6 if masks else size / 3)
+    assert counted.rounds <= (5 if masks else 4)
+    there = tensortap("nan", url, "--json", folder=tmp_path)
+    here = tensortap("nan", "run", "--json", folder=tmp_path)
+    assert there.stdout.replace(url, "run") == here.stdout
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+    assert mirrors.mirror(url, ask=question)[1] == (1, 0)
+    assert len(tt.open(url).stats("activation/h.3")) == 3000
+
+
+def test_little_is_read_of_a_run_that_is_written_still(tmp_path: Path) -> None:
+    x = np.random.rand(1 << 18).astype(np.float32)
+    run = tt.record(tmp_path / "run", keep="stats,value")
+    for step in range(60):
+        x[step] = np.nan if step == 50 else 1
+        run.tensor("activation/fc", x)
+        run.step()
+    run.flush()
+    try:
+        cut(tmp_path / "run", tmp_path / "bucket")
+        size = (tmp_path / "run" / "rank0.tap").stat().st_size
+        _, counted = mirrors.mirror(f"file://{tmp_path}/bucket")
+        assert counted.bytes < size / 2
+        assert counted.rounds <= 5
+        here, there = tt.open(tmp_path / "run"), tt.open(f"file://{tmp_path}/bucket")
+        assert there.series("activation/fc", "rms")[1].tolist() == (
+            here.series("activation/fc", "rms")[1].tolist()
+        )
+        assert there.info == here.info
+        assert len(there.steps) == 60
+        np.testing.assert_array_equal(there.tensor("activation/fc", 59, as_numpy=True), x)
+        assert there.check().ok
+    finally:
+        run.close()
+
+
+def test_a_value_is_read_alone(bucket: Path) -> None:
+    here, there = tt.open(bucket / "plain"), tt.open(f"file://{bucket}/cut")
+    size = (bucket / "plain" / "rank0.tap").stat().st_size
+    for step in (3, 5):
+        np.testing.assert_array_equal(
+            there.tensor("activation/fc", step, as_numpy=True),
+            here.tensor("activation/fc", step, as_numpy=True),
+        )
+    have = json.loads((there.path / "mirror.json").read_text())["rank0.tap"]["have"]
+    assert sum(b - a for a, b in have) < size / 3
 
 
 def test_an_object_that_was_replaced_is_read_anew(bucket: Path) -> None:

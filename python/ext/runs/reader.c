@@ -219,6 +219,22 @@ static PyObject *run_extents(PyObject *self, PyObject *number)
     return runs_reader_leave(self, st, NULL, list);
 }
 
+/* [(at, bytes, path)] of what could not be read since this was asked for the first time; bytes 0: a block */
+static PyObject *run_missed(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    const tt_missed *missed;
+    tt_run *run = runs_reader_enter(self);
+    if (run == NULL)
+        return NULL;
+    size_t count = tt_run_missed(run, &missed);
+    tt_run_note_missed(run);
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && i < count; i++)
+        binding_list_add(&list, Py_BuildValue("(LLs)", (long long)missed[i].at, (long long)missed[i].len,
+                                              missed[i].path));
+    return runs_reader_leave(self, TT_OK, NULL, list);
+}
+
 /* _block_look(64 bytes, at) -> None or (is the end of a closed file, where its footer is, length) */
 PyObject *runs_block_look(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -554,6 +570,7 @@ static PyMethodDef methods[] = {
     { "find", run_find, METH_O, "Return the number of a site, or -1." },
     { "points", run_points, METH_VARARGS, "Count points." },
     { "outgrows", run_outgrows, METH_O, "Tell whether this is much more than the run itself." },
+    { "missed", run_missed, METH_NOARGS, "Return (offset, bytes, file) of what could not be read." },
     { "extents", run_extents, METH_O, "Return (offset, bytes) of what is read for anything but values." },
     { "steps", run_steps, METH_VARARGS, "Write all steps as int64; return how many there are." },
     { "series", run_series, METH_VARARGS,

@@ -16,8 +16,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +26,16 @@ from tensortap import _core
 from tensortap.cloud.segments import RemoteFile, runs_of
 from tensortap.cloud.stores import Range, Store, StoreError, hide_secrets, open_store, read_ranges
 
-TAIL = 64 << 10
+TAIL, TAIL_SHARE, TAIL_MOST = 64 << 10, 2000, 1 << 20  # bytes at least, a part of the file, at most
+ASKS = 8  # rounds of what a command misses, before it gets all statistics
 TEXT = 16 << 10  # of a block with texts, at first
 HEADER = 64
+WINDOWS = 1 << 20, 16 << 20  # of the end of a file that is open: the last index is in it, mostly
+MAGIC, INDEX = b"TAP\xb1", 4  # how a block begins; its kind
 MOST_BYTES = 8 << 30  # of all mirrors; the oldest are removed
 Spans = list[tuple[int, int]]
+Missed = list[tuple[int, int, str]]  # offset, bytes (0: a block), file
+Ask = Callable[[Path], Missed]  # runs a question on a mirror; returns what it could not read
 
 
 class Counted(NamedTuple):
@@ -116,6 +122,9 @@ def _merged(spans: Spans) -> Spans:
     return merged
 
 
+Wanted = tuple[Mirror, str, int, int]  # of a file, from, to
+
+
 class Fetch:
     """Reads parts of many runs from one store, a round for all of them at a time."""
 
@@ -123,7 +132,7 @@ class Fetch:
         self.store = store
         self.rounds = self.bytes = 0
 
-    def round(self, wanted: Iterable[tuple[Mirror, str, int, int]]) -> None:
+    def round(self, wanted: Iterable[Wanted]) -> None:
         """Read what is missing of these bytes (mirror, file, start, end)."""
         ranges: list[Range] = []
         owner: dict[str, tuple[Mirror, RemoteFile]] = {}
@@ -141,43 +150,90 @@ class Fetch:
             self.bytes += len(content)
             mirror.put(file.name, file.place(part)[0], content)
 
-    def statistics(self, mirrors: list[Mirror]) -> None:
-        """Read what everything but values needs; of a file that is not closed, all of it."""
+    def statistics(self, mirrors: list[Mirror], ask: Callable[[], Missed] | None = None) -> None:
+        """Read what everything but values needs, or only what a question does."""
         files = [(mirror, name) for mirror in mirrors for name in mirror.files]
         size = {(id(mirror), name): mirror.files[name].size for mirror, name in files}
-        self.round((m, name, size[id(m), name] - TAIL, size[id(m), name]) for m, name in files)
-        more: list[tuple[Mirror, str, int, int]] = []
-        closed = []
+        self.round(
+            (m, name, size[id(m), name] - _tail(size[id(m), name]), size[id(m), name])
+            for m, name in files
+        )
+        more: list[Wanted] = []
+        indexed, is_open = [], []
         for mirror, name in files:
             end = size[id(mirror), name]
             last = mirror.read(name, end - HEADER, end) if end >= HEADER else b""
             about = _core._block_look(last, end - HEADER) if len(last) == HEADER else None
             if about is not None and about[0]:
                 more.append((mirror, name, about[1], end))
-                closed.append((mirror, name))
+                indexed.append((mirror, name))
             else:
-                more.append((mirror, name, 0, end))
-        self.round(more)
+                is_open.append((mirror, name))
+        for window in (*WINDOWS, None):
+            more += [(m, name, 0, TAIL) for m, name in is_open]
+            for m, n in is_open:
+                end = size[id(m), n]
+                more.append((m, n, end - (window or end), end))
+            self.round(more)
+            more = []
+            found = [(m, n) for m, n in is_open if window and _has_index(m, n, window)]
+            indexed += found
+            is_open = [one for one in is_open if one not in found]
         texts, wanted = [], []
-        for mirror, name in closed:
+        for mirror, name in indexed:
             reader = _core.RunReader(str(mirror.folder / name))
             for at, length in reader.extents(0):
-                wanted.append((mirror, name, at, at + (length or TEXT)))
                 if not length:
                     texts.append((mirror, name, at))
+                if not length or ask is None:
+                    wanted.append((mirror, name, at, at + (length or TEXT)))
             reader.close()
-        self.round(wanted)
-        self.round(
-            (mirror, name, at, at + self._length(mirror, name, at)) for mirror, name, at in texts
-        )
+        place = {str(mirror.folder / name): (mirror, name) for mirror, name in files}
+        for turn in range(ASKS):
+            missed = ask() if ask is not None else []
+            wanted += [self._part(*place[path], at, length) for at, length, path in missed]
+            before = self.rounds
+            self.round(wanted)
+            wanted = [self._part(mirror, name, at, 0) for mirror, name, at in texts]
+            if turn > 0 and self.rounds == before:  # what is missed still is damaged there, too
+                return
+        self.statistics(mirrors)
 
-    def _length(self, mirror: Mirror, name: str, at: int) -> int:
-        about = _core._block_look(mirror.read(name, at, at + HEADER), at)
-        return about[2] if about is not None else 0
+    def _part(
+        self, mirror: Mirror, name: str, at: int, length: int
+    ) -> tuple[Mirror, str, int, int]:
+        """Return a part of a file; without a length, as much of a block as is known of it."""
+        if not length:
+            head = mirror.read(name, at, at + HEADER)
+            about = _core._block_look(head, at) if len(head) == HEADER else None
+            length = about[2] if about is not None else TEXT
+        return mirror, name, at, at + length
 
     def everything(self, mirrors: list[Mirror]) -> None:
         """Read all bytes."""
         self.round((m, name, 0, file.size) for m in mirrors for name, file in m.files.items())
+
+
+def _tail(size: int) -> int:
+    """Return how much of the end of a file is read at first: a short footer is in it."""
+    return min(max(TAIL, size // TAIL_SHARE), TAIL_MOST)
+
+
+def _has_index(mirror: Mirror, name: str, window: int) -> bool:
+    """Return whether there is an index of the blocks before it so near to the end of a file."""
+    size = mirror.files[name].size
+    if size < HEADER:
+        return False
+    start = max(size - window, 0) // HEADER * HEADER
+    content = mirror.read(name, start, size)
+    at = len(content)
+    while (at := content.rfind(MAGIC, 0, at)) >= 0:
+        head = content[at : at + HEADER]
+        if at % HEADER == 0 and len(head) == HEADER and head[5] == INDEX:
+            about = _core._block_look(head, start + at)
+            if about is not None and start + at + about[2] <= size:
+                return True
+    return False
 
 
 def cache_folder() -> Path:
@@ -198,13 +254,16 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def mirror(url: str, *, whole: bool = False, folder: Path | None = None) -> tuple[str, Counted]:
+def mirror(
+    url: str, *, whole: bool = False, folder: Path | None = None, ask: Ask | None = None
+) -> tuple[str, Counted]:
     """Return a local folder that stands for a run, or a folder of runs, in a store.
 
     Args:
         url: Of the run, of a folder of runs, or of one file of a run.
         whole: Read values too.
         folder: Where to put it. Defaults to a place in the user's cache.
+        ask: A question that is put until it misses nothing. Then only what it needs is read.
 
     Raises:
         FileNotFoundError: There is no run.
@@ -225,7 +284,7 @@ def mirror(url: str, *, whole: bool = False, folder: Path | None = None) -> tupl
         folder = cache_folder() / name
         make_room(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fetch = Fetch(store)
+    fetch, target = Fetch(store), folder / "run" / last if is_file else folder / "run"
     with _held(folder):
         (folder / ".url").write_text(shown)
         mirrors = []
@@ -234,12 +293,15 @@ def mirror(url: str, *, whole: bool = False, folder: Path | None = None) -> tupl
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             mirrors.append(Mirror(place, files))
         try:
-            fetch.everything(mirrors) if whole else fetch.statistics(mirrors)
+            if whole:
+                fetch.everything(mirrors)
+            else:
+                fetch.statistics(mirrors, partial(ask, target) if ask is not None else None)
         finally:
             for one in mirrors:
                 one.save()
     counted = Counted(fetch.rounds + 1, fetch.bytes)
-    return str(folder / "run" / last if is_file else folder / "run"), counted
+    return str(target), counted
 
 
 def make_room(kept: Path) -> None:

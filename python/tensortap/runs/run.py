@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tensortap._core import Stats
+    from tensortap.cloud.mirror import Ask
 
     Steps = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float64]
@@ -170,12 +172,23 @@ class Run:
         self._joined: _core.RunReader | None = None
         self.files = self._list_files()
 
-    def _mirror(self, *, whole: bool = False) -> str:
+    def _mirror(self, *, whole: bool = False, ask: Ask | None = None) -> str:
         """Read what is needed of a run in an object store; return the local folder."""
         from tensortap.cloud.mirror import mirror
 
         assert self.url is not None
-        return mirror(self.url, whole=whole)[0]
+        return mirror(self.url, whole=whole, ask=ask)[0]
+
+    def _fetch_value(self, at: tuple[int, int, int]) -> None:
+        """Read the blocks of a value of a run in an object store."""
+
+        def ask(_: Path) -> list[tuple[int, int, str]]:
+            self._reader.missed()
+            with suppress(ValueError, LookupError):
+                self._reader.value(*at)
+            return self._reader.missed()
+
+        self._mirror(ask=ask)
 
     # ---- what there is
 
@@ -368,7 +381,7 @@ class Run:
         """Return a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
         at = self._seek(name, step, call, rank, VALUE, "value")
         if self.url is not None:
-            self._mirror(whole=True)
+            self._fetch_value(at)
         try:
             return arrays.value(self._reader, *at, as_numpy)
         except LookupError as gone:
