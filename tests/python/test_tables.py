@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
@@ -51,6 +52,51 @@ def record(path: Path, **options: Any) -> tt.Run:
     return tt.open(path)
 
 
+def check_row(row: dict[str, Any], stats: Any) -> None:
+    """Check that the columns of a tensor are its statistics."""
+    assert row["dtype"] == str(stats.dtype)
+    assert row["shape"] == "x".join(map(str, stats.shape))
+    assert {field: row[field] for field in COUNTS} == {
+        field: getattr(stats, field) for field in COUNTS
+    }
+    for field in FLOATS:
+        expected = getattr(stats, field)
+        expected = expected.real if isinstance(expected, complex) else float(expected)
+        found = expected if math.isfinite(expected) else None
+        assert row[field] == found, (row["site"], field)
+
+
+def test_rows_of_every_type_are_what_stats_says(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    names = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "bfloat16"]
+    types = [np.dtype(code) for code in ("f2", "f4", "f8", "c8", "c16", "?")]
+    types += [np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8)]
+    types += [np.dtype(getattr(ml_dtypes, name)) for name in names]
+    with tt.record(tmp_path / "run", keep="stats") as run:
+        for dtype in types:
+            for low in (0, 3):
+                run.tensor(f"x/{dtype.name}", np.arange(low, 8).astype(dtype))
+    found = tt.open(tmp_path / "run")
+    seen = rows(found)
+    assert len({row["dtype"] for row in seen}) == len(types)
+    for name in found.names():
+        mine = [row for row in seen if row["site"] == name]
+        for row, stats in zip(mine, found.stats(name), strict=True):
+            check_row(row, stats)
+
+
+@pytest.mark.heavy
+def test_as_many_sites_as_a_run_may_hold(tmp_path: Path) -> None:
+    writer = _core.Recorder(str(tmp_path / "run"), products=2)
+    for site in range(262_144):
+        writer.tensor(f"activation/{site}", np.full(1, site, np.float32))
+    writer.close()
+    table = pa.table(tt.open(tmp_path / "run").points(fields=["module", "max"]))
+    assert table.num_rows == 262_144
+    modules = table["module"].cast(pa.string()).to_pylist()
+    assert [float(name) for name in modules] == table["max"].to_pylist()
+
+
 def test_every_row_is_what_stats_says(tmp_path: Path) -> None:
     run = record(tmp_path / "run")
     found = rows(run)
@@ -67,15 +113,7 @@ def test_every_row_is_what_stats_says(tmp_path: Path) -> None:
             continue
         for row, stats in zip(mine, run.stats(name), strict=True):
             assert row["value"] is None
-            assert row["dtype"] == str(stats.dtype)
-            assert row["shape"] == "x".join(map(str, stats.shape))
-            assert {field: row[field] for field in COUNTS} == {
-                field: getattr(stats, field) for field in COUNTS
-            }
-            for field in FLOATS:
-                expected = getattr(stats, field)
-                expected = expected.real if isinstance(expected, complex) else float(expected)
-                assert row[field] == (expected if math.isfinite(expected) else None), (name, field)
+            check_row(row, stats)
             digest = run.digest(name, row["step"])
             assert row["digest"].hex() == digest.hex()
 
@@ -324,6 +362,19 @@ def test_streams_may_be_released_at_any_time_and_in_any_thread(tmp_path: Path) -
     for thread in threads:
         thread.join()
     assert len(set(counts)) == 1
+
+
+def test_a_stream_that_was_released_is_not_released_again(tmp_path: Path) -> None:
+    record(tmp_path / "run")
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    for _ in range(10):
+        capsule = tt.open(tmp_path / "run").__arrow_c_stream__()
+        at = pointer(capsule, b"arrow_array_stream")
+        released = ctypes.c_void_p.from_address(at + 3 * 8)  # get_schema, get_next, get_last_error
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(released.value)(at)
+        assert released.value is None
+        del capsule
 
 
 def test_many_batches_hold_the_same_as_one_series(tmp_path: Path) -> None:
