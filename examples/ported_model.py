@@ -75,7 +75,15 @@ class Port(nn.Module):
 
 
 torch.manual_seed(0)
-config = GPT2Config(VOCABULARY, n_positions=128, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS)
+config = GPT2Config(
+    vocab_size=VOCABULARY,
+    n_positions=128,
+    n_embd=WIDTH,
+    n_layer=LAYERS,
+    n_head=HEADS,
+    bos_token_id=None,
+    eos_token_id=None,
+)
 original = GPT2Model(config).eval()
 port = Port(original)
 ids = torch.randint(VOCABULARY, (2, 16))
