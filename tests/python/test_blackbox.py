@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import resource
@@ -19,6 +18,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from commands import tensortap  # noqa: E402
+from programs import fork_server  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from trained import BAD_ROW, Net, train  # noqa: E402
@@ -264,8 +264,8 @@ def test_the_state_of_another_generator_of_numpy_is_that_of_now() -> None:
 
 
 def in_child(function: Any, *arguments: Any) -> int | None:
-    """Run a function in a forked process; return its exit code."""
-    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    """Run a function in a process of its own; return its exit code."""
+    process = fork_server().Process(target=function, args=arguments)
     process.start()
     process.join()
     return process.exitcode

@@ -416,8 +416,7 @@ def test_a_run_is_copied_while_it_is_written(tmp_path: Path) -> None:
         run.step()
         run.flush()
         wait_for(lambda: (tmp_path / "bucket" / "run" / "rank00000").exists())
-        seen = tt.open(f"{url}/run")
-        assert seen.first_nonfinite is not None
+        wait_for(lambda: tt.open(f"{url}/run").first_nonfinite is not None)
     wait_for(lambda: uploads.left(tmp_path / "run") == 0)
     assert joined(tmp_path / "bucket" / "run") == (tmp_path / "run" / "rank0.tap").read_bytes()
     wait_for(lambda: not uploads.is_alive(tmp_path / "run"))
