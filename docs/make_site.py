@@ -53,6 +53,13 @@ NAVIGATION: dict[str, list[str]] = {
     ],
     "Explanations": ["ARCHITECTURE.md", "explain/*", "PERFORMANCE.md", "CHANGELOG.md"],
 }
+#: Wide enough for 120 columns of output; lines of text stay short.  A table may have no head.
+LOOKS = """
+.md-grid { max-width: 78rem }
+.md-typeset > :is(p, ul, ol, blockquote) { max-width: 42rem }
+.md-typeset thead:not(:has(th:not(:empty))) { display: none }
+.md-typeset pre > code { font-size: .8em }
+"""
 
 
 class Undocumented(Exception):
@@ -364,6 +371,7 @@ def configure() -> Path:
                 },
             ],
         },
+        "extra_css": ["looks.css"],
         "plugins": ["search"],
         "markdown_extensions": [
             "tables",
@@ -379,6 +387,7 @@ def configure() -> Path:
         "not_in_nav": "CONTRIBUTING.md\nRELEASING.md\nSECURITY.md\nCODE_OF_CONDUCT.md",
         "nav": navigation(),
     }
+    (PAGES / "looks.css").write_text(LOOKS, encoding="utf-8")
     path = SITE / "mkdocs.yml"
     path.write_text(json.dumps(about), encoding="utf-8")  # JSON is YAML
     return path
