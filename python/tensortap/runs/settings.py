@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensortap.models.living import living
 from tensortap.models.modules import ROOT, class_of
-from tensortap.runs.program import without_secrets
+from tensortap.runs.program import is_private, without_secrets
 
 if TYPE_CHECKING:
     from tensortap import _core
@@ -225,6 +225,8 @@ def short_path(name: str) -> str:
 
 def of_files(kinds: Iterable[type]) -> Found:
     """Yield a hash of each file of code that is the user's: the program and the model's classes."""
+    if is_private():
+        return
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     names = {main} if main and "site-packages" not in main else set()  # pytest's, a launcher's
     for kind in kinds:
