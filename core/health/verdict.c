@@ -74,7 +74,10 @@ tt_seen tt_seen_of(const tt_history *files, int32_t count)
             add_gap(&seen, files[i].gaps[k]);
         seen.unjoined += files[i].unjoined;
     }
-    seen.steps = last >= first ? last - first + 1 : 0;
+    if (last >= first && !__builtin_sub_overflow(last, first, &seen.steps))
+        seen.steps += seen.steps < INT64_MAX;
+    else /* steps of a file may be anything */
+        seen.steps = last >= first ? INT64_MAX : 0;
     return seen;
 }
 
