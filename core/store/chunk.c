@@ -151,18 +151,31 @@ static tt_status unpack_plain(const tt_chunk *chunk, tt_column column, uint64_t 
                           tt_column_kinds[column].type == TT_COLUMN_INT, out, n);
 }
 
-/* Unpacks the bases of a guess and then the column. */
-static tt_status unpack_guessed(const tt_chunk *chunk, tt_column column, uint64_t *room, uint64_t *out,
-                                uint32_t n)
+/* Numbers of a chunk on their way into cells. */
+typedef struct unpacking {
+    const tt_chunk *chunk;
+    const uint64_t *products;              /* of each point */
+    uint64_t *room;                        /* for a guess, and for each of its bases */
+    const uint64_t *base[TT_GUESS_COUNT_]; /* entries that are unpacked already; NULL: not yet */
+} unpacking;
+
+static bool is_guessed(const tt_chunk *chunk, size_t column)
 {
+    return chunk->columns[column].at != NULL && chunk->columns[column].packing == TT_PACK_PLANES &&
+           tt_planes_are_guessed(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len));
+}
+
+/* Unpacks the n entries of a guessed column; a base of several columns is unpacked once. */
+static tt_status unpack_guessed(unpacking *u, tt_column column, uint64_t *out, uint32_t n)
+{
+    const tt_chunk *chunk = u->chunk;
     unsigned wanted = tt_guess_bases(column);
-    const uint64_t *bases[TT_GUESS_COUNT_] = { NULL };
     tt_status st = wanted != 0 ? TT_OK : TT_EFORMAT;
     for (size_t k = 0; st == TT_OK && k < TT_GUESS_COUNT_; k++) {
-        uint64_t *base = room + n * (k + 1);
-        bases[k] = base;
-        if ((wanted >> k & 1) == 0)
+        if ((wanted >> k & 1) == 0 || u->base[k] != NULL)
             continue;
+        uint64_t *base = u->room + n * (k + 1);
+        u->base[k] = base;
         if (chunk->columns[tt_guess_columns[k]].at != NULL)
             st = unpack_plain(chunk, tt_guess_columns[k], base, n);
         else
@@ -170,36 +183,60 @@ static tt_status unpack_guessed(const tt_chunk *chunk, tt_column column, uint64_
     }
     if (st < 0)
         return st;
-    tt_guess(column, bases, n, room);
-    return tt_planes_take(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len), room, n,
-                          out);
+    tt_guess(column, u->base, n, u->room);
+    return tt_planes_take(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len), u->room,
+                          n, out);
 }
 
-tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
-                          uint64_t *cells, tt_buf *scratch)
+static tt_status unpack_cells(unpacking *u, tt_column column, bool has_guess, uint64_t *cells)
 {
-    uint32_t product = tt_column_kinds[column].product, n = chunk->entry.n;
-    uint32_t entries = count_entries(chunk, products, product);
-    if (chunk->columns[column].at == NULL || entries == 0) {
+    uint32_t product = tt_column_kinds[column].product, n = u->chunk->entry.n;
+    uint32_t entries = count_entries(u->chunk, u->products, product);
+    if (u->chunk->columns[column].at == NULL || entries == 0) {
         memset(cells, 0, n * sizeof *cells);
         return TT_OK;
     }
-    bool is_guessed =
-        chunk->columns[column].packing == TT_PACK_PLANES &&
-        tt_planes_are_guessed(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len));
-    uint64_t *room = NULL;
-    if (is_guessed) {
-        tt_buf_clear(scratch);
-        room =
-            (uint64_t *)(void *)tt_wire_room(scratch, (size_t)n * (TT_GUESS_COUNT_ + 1) * sizeof *room);
-        if (room == NULL)
-            return scratch->st;
-    }
-    tt_status st = is_guessed ? unpack_guessed(chunk, column, room, cells, entries)
-                              : unpack_plain(chunk, column, cells, entries);
-    if (st == TT_OK)
-        spread(cells, entries, products, product, n);
+    tt_status st = has_guess ? unpack_guessed(u, column, cells, entries)
+                             : unpack_plain(u->chunk, column, cells, entries);
+    if (st == TT_OK && entries < n)
+        spread(cells, entries, u->products, product, n);
+    else if (st == TT_OK && !has_guess)
+        for (size_t k = 0; k < TT_GUESS_COUNT_; k++)
+            u->base[k] = tt_guess_columns[k] == column ? cells : u->base[k];
     return st;
+}
+
+tt_status tt_chunk_numbers(const tt_chunk *chunk, const uint64_t *products,
+                           uint64_t *const cells[TT_COLUMN_COUNT_], tt_buf *scratch)
+{
+    unpacking u = { .chunk = chunk, .products = products };
+    size_t guessed[TT_COLUMN_COUNT_], count = 0; /* for the end: no base is guessed */
+    tt_status st = TT_OK;
+    for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
+        if (cells[c] == NULL)
+            continue;
+        if (is_guessed(chunk, c))
+            guessed[count++] = c;
+        else
+            st = unpack_cells(&u, (tt_column)c, false, cells[c]);
+    }
+    if (st == TT_OK && count > 0) {
+        tt_buf_clear(scratch);
+        u.room = (uint64_t *)(void *)tt_wire_room(scratch, (size_t)chunk->entry.n *
+                                                               (TT_GUESS_COUNT_ + 1) * sizeof *u.room);
+        st = u.room != NULL ? TT_OK : scratch->st;
+    }
+    for (size_t k = 0; st == TT_OK && k < count; k++)
+        st = unpack_cells(&u, (tt_column)guessed[k], true, cells[guessed[k]]);
+    return st;
+}
+
+tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
+                          uint64_t *out, tt_buf *scratch)
+{
+    uint64_t *cells[TT_COLUMN_COUNT_] = { NULL };
+    cells[column] = out;
+    return tt_chunk_numbers(chunk, products, cells, scratch);
 }
 
 /* Reads n lengths and the bytes they count. */
@@ -280,14 +317,18 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *po
         all |= (uint32_t)products[i];
     if (st == TT_OK)
         st = tt_points_reserve(points, before + n, all & ~skipped);
+    uint64_t *numbers[TT_COLUMN_COUNT_] = { NULL };
     for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
         if (!tt_points_have(points->products, c))
             continue;
         uint64_t *cells = points->cells[c] + before;
-        st = tt_column_kinds[c].type == TT_COLUMN_BYTES
-                 ? tt_chunk_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c])
-                 : tt_chunk_column(chunk, (tt_column)c, products, cells, &points->scratch);
+        if (tt_column_kinds[c].type == TT_COLUMN_BYTES)
+            st = tt_chunk_bytes(chunk, (tt_column)c, products, cells, &points->bytes[c]);
+        else if (c != TT_COLUMN_PRODUCTS)
+            numbers[c] = cells;
     }
+    if (st == TT_OK)
+        st = tt_chunk_numbers(chunk, products, numbers, &points->scratch);
     points->n += n;
     return st; /* after a failure the points are good for tt_points_clear only */
 }

@@ -44,10 +44,13 @@ typedef struct tt_chunk {
 void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *points);
 /* Checks the checksum and finds the columns; the bytes must outlive the chunk. */
 tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
-/* Unpacks a column of numbers: a cell for each point, 0 where a point does not have it.
- * products: those of each point; NULL for a column that every point has. */
+/* Unpacks columns of numbers into cells[column], where that is not NULL: a cell for each point, 0 where a point does
+ * not have it.  products: those of each point; NULL if every point has every one of these columns. */
+tt_status tt_chunk_numbers(const tt_chunk *chunk, const uint64_t *products,
+                           uint64_t *const cells[TT_COLUMN_COUNT_], tt_buf *scratch);
+/* Unpacks one of them. */
 tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, const uint64_t *products,
-                          uint64_t *cells, tt_buf *scratch);
+                          uint64_t *out, tt_buf *scratch);
 /* Appends the bytes of a column; cells: where those of each point end. */
 tt_status tt_chunk_bytes(const tt_chunk *chunk, tt_column column, const uint64_t *products,
                          uint64_t *cells, tt_buf *bytes);

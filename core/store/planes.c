@@ -43,7 +43,8 @@ void tt_guess(tt_column column, const uint64_t *const bases[TT_GUESS_COUNT_], ui
     for (uint32_t i = 0; i < n; i++) {
         double guess;
         if (column == TT_COLUMN_ABSMAX) {
-            guess = fmax(fabs(AT(MIN)), fabs(AT(MAX)));
+            double least = fabs(AT(MIN)), most = fabs(AT(MAX));
+            guess = least > most || most != most ? least : most;
         } else if (column == TT_COLUMN_L1) {
             guess = AT(MIN) >= 0 ? AT(SUM) : 0;
         } else {

@@ -69,16 +69,18 @@ tt_status tt_run_cells(tt_run *run, const tt_chunk *chunk, const tt_column *colu
     tt_status st = tt_grow(&run->cells, &run->cells_cap, (count + 1) * n, sizeof *run->cells);
     if (st < 0)
         return st;
+    uint64_t *of[TT_COLUMN_COUNT_] = { NULL };
     memset(run->cells, 0, n * sizeof *run->cells); /* shared by columns that are not in the chunk */
     for (size_t k = 0; st == TT_OK && k < count; k++) {
-        uint64_t *of = run->cells + (k + 1) * n;
-        cells[k] = run->cells;
-        if (columns[k] == TT_COLUMN_COUNT_ || chunk->columns[columns[k]].at == NULL)
-            continue;
-        st = tt_chunk_column(chunk, columns[k], cells[0], of, &run->points.scratch);
-        cells[k] = of;
+        uint64_t *to = run->cells + (k + 1) * n;
+        bool is_there = columns[k] != TT_COLUMN_COUNT_ && chunk->columns[columns[k]].at != NULL;
+        if (is_there && k == 0) /* what the others depend on */
+            st = tt_chunk_column(chunk, columns[k], NULL, to, &run->points.scratch);
+        else if (is_there)
+            to = of[columns[k]] = of[columns[k]] != NULL ? of[columns[k]] : to;
+        cells[k] = is_there ? to : run->cells;
     }
-    return st;
+    return st == TT_OK ? tt_chunk_numbers(chunk, cells[0], of, &run->points.scratch) : st;
 }
 
 tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
