@@ -88,7 +88,7 @@ static tt_exit open_run(tt_call *call, size_t i)
         call->parts[i] = call->runs[i];
         call->runs[i] = joined;
         if (call->cmd->runs > 1)
-            tt_run_join_all(joined); /* there is no room for the indexes of both */
+            tt_run_forget_parts(joined); /* there is no room for the indexes of both */
     }
     if (st == TT_OK || st == TT_EMISMATCH)
         return TT_EXIT_FINE;

@@ -636,7 +636,7 @@ typedef struct tt_joined_site {
 tt_status tt_run_join(tt_run *parts, tt_run **out, tt_error *err);
 /* Joins every site now, and gives back what the indexes of the files took: `parts` has no points from now on.  For
  * whoever has two runs of many ranks. */
-void tt_run_join_all(tt_run *joined);
+void tt_run_forget_parts(tt_run *joined);
 /* What became of a site; NULL: this run is not joined. */
 const tt_joined_site *tt_run_joined(const tt_run *run, int32_t site);
 

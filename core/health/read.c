@@ -275,6 +275,7 @@ static tt_status read_joined(tt_histories *all, tt_run *run, tt_run *joined)
     all->count = 0;
     all->is_joined = true;
     tt_status st = extend(&all->files, &all->count, &all->cap, joined);
+    tt_run_join_all(joined);
     if (st == TT_OK)
         all->files[0].rank = -1;
     if (st == TT_OK)

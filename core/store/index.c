@@ -188,6 +188,16 @@ void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
     index->chunks--;
 }
 
+tt_status tt_chunk_of(tt_chunk *out, int32_t site, const tt_index_chunk *entry, const void *bytes)
+{
+    tt_status st = tt_chunk_parse(out, bytes, entry->len);
+    /* A chunk is named once: what an index says again is of another site or other points. */
+    if (st == TT_OK &&
+        (out->entry.first != entry->first || out->entry.n != entry->n || out->site != (uint32_t)site))
+        st = TT_EFORMAT;
+    return st;
+}
+
 tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
                         tt_chunk *out)
 {
@@ -195,13 +205,7 @@ tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk
     tt_status st = entry->len <= size ? tt_buf_reserve(scratch, entry->len) : TT_EFORMAT;
     if (st == TT_OK)
         st = tt_file_read(fd, scratch->data, entry->len, entry->at);
-    if (st == TT_OK)
-        st = tt_chunk_parse(out, scratch->data, entry->len);
-    /* A chunk is named once: what an index says again is of another site or other points. */
-    if (st == TT_OK &&
-        (out->entry.first != entry->first || out->entry.n != entry->n || out->site != (uint32_t)site))
-        st = TT_EFORMAT;
-    return st;
+    return st == TT_OK ? tt_chunk_of(out, site, entry, scratch->data) : st;
 }
 
 /* Names that were in a block that is damaged: what came later is still told apart. */

@@ -101,6 +101,8 @@ uint32_t tt_offsets_upto(const tt_offsets *offsets, int64_t at); /* how many are
 void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
 
+/* Parses the bytes of the chunk of an entry. */
+tt_status tt_chunk_of(tt_chunk *out, int32_t site, const tt_index_chunk *entry, const void *bytes);
 /* Reads and parses the chunk of an entry of a file of this size; scratch must outlive *out. */
 tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
                         tt_chunk *out);

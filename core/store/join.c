@@ -179,9 +179,14 @@ void tt_run_join_all(tt_run *joined)
     tt_join *join = join_of(joined);
     if (join == NULL)
         return;
-    for (int32_t site = 0; site < join->count; site++)
-        tt_join_make(join, joined->taps[0], site);
-    for (int32_t f = 0; f < join->parts->count; f++) {
+    tt_join_make_all(join, joined->taps[0]);
+}
+
+void tt_run_forget_parts(tt_run *joined)
+{
+    tt_join *join = join_of(joined);
+    tt_run_join_all(joined);
+    for (int32_t f = 0; join != NULL && f < join->parts->count; f++) {
         tt_tap *tap = join->parts->taps[f];
         tt_index_forget(&tap->index);
         tt_sites_clear(tap->sites);

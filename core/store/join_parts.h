@@ -1,9 +1,9 @@
 /* join_parts.h -- what the files that join ranks share.  For join*.c only.
  *
  * join_parts.c chooses the files of a site that have to be read and reads them; join_point.c puts together what the
- * ranks hold of one step and call; join_series.c does that for whole series at once, where all ranks recorded alike;
- * join_addends.c adds
- * up addends; join_norm.c has the norm of all gradients; join_row.c makes the row of a site.
+ * ranks hold of one step and call; join_series.c does that for whole series at once, where all ranks recorded alike,
+ * with join_columns.c; join_addends.c adds up addends; join_norm.c has the norm of all gradients; join_row.c makes the
+ * rows of sites.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_JOIN_PARTS_H
 #define TT_STORE_JOIN_PARTS_H
@@ -93,7 +93,15 @@ bool tt_holding_is_alike(const tt_holding *a, const tt_holding *b);
 /* Elements of the whole; -1: not known.  Each part of a batch is a tensor of this shape. */
 int64_t tt_holding_count_whole(const tt_holding *h);
 /* Could a tensor have these counts?  A file may say anything, and sums of it must not overflow. */
+static inline bool tt_join_can_count(int64_t count, int64_t nan, int64_t posinf, int64_t neginf,
+                                     int64_t zeros)
+{
+    return (count <= INT64_C(1) << 40) & (nan <= count) & (posinf <= count) & (neginf <= count) &
+           (zeros <= count);
+}
 bool tt_join_is_possible(const tt_stats *s);
+/* Adds the exact sums of integers, which tt_stats_merge leaves alone. */
+void tt_join_merge_integers(tt_stats *into, const tt_stats *from);
 void tt_join_merge(tt_stats *into, const tt_stats *from);
 /* The element of a tensor that has one, and the statistics of such a tensor. */
 double tt_join_number(const tt_stats *s);
@@ -110,6 +118,34 @@ tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, c
 /* The same for addends, if their elements were kept. */
 tt_outcome tt_join_addends(const tt_gathering *g, tt_holding *all, size_t count, const tt_holding **parts,
                            size_t room, tt_whole *out);
+
+/* ---- whole series ---------------------------------------------------------------- */
+
+/* The series of a site, summed up part by part. */
+typedef struct tt_series {
+    const tt_gathering *g;       /* borrowed */
+    tt_holding *parts;           /* owned; by class, with the shape of their points */
+    int32_t *files;              /* owned; that holds each */
+    const tt_holding **in_order; /* owned; the parts */
+    int64_t classes, next;       /* next: the part that is added next */
+    uint32_t seen;               /* points of that one so far */
+    bool is_alike;               /* all ranks recorded alike, as far as was read */
+    bool is_number;              /* tensors of no dimension: losses */
+    tt_points sum;               /* of the parts before */
+    double *totals;              /* owned; of such numbers, of each point */
+} tt_series;
+
+/* Sums up the series of several sites of one run; is_alike says of which that could be done. */
+void tt_series_sum(tt_series *all, size_t count);
+void tt_series_free(tt_series *s);
+
+/* The columns that are read of a part: products, step, call, phase and all of the statistics. */
+enum { TT_JOIN_COLUMNS = 24 };
+extern const tt_column tt_join_columns[TT_JOIN_COLUMNS];
+/* Adds the cells of n points to those of a sum from number `before` on, or to the totals of numbers (NULL: of tensors);
+ * moves the pointers.  False: they are of other steps or calls, or cannot be. */
+bool tt_join_add_cells(tt_points *sum, double *totals, uint32_t before, const uint64_t **from,
+                       uint32_t n);
 
 /* ---- the norm of all gradients ------------------------------------------------------ */
 
@@ -144,7 +180,6 @@ typedef struct tt_row_maker {
 
 /* Counts what became of a step and call, and adds the point if there is one. */
 tt_status tt_row_add(tt_row_maker *made, tt_outcome how, const tt_whole *w, int64_t step);
-/* join_series.c: joins the whole series at once; *is_done false: its ranks did not record alike, and nothing was added. */
-tt_status tt_join_series(const tt_gathering *g, tt_row_maker *made, bool *is_done);
-
+/* Adds the points of a series that was summed up. */
+tt_status tt_series_put(const tt_series *s, tt_row_maker *made);
 #endif

@@ -144,8 +144,7 @@ static bool add_hist(const tt_gathering *g, const tt_holding *h, tt_hist *into)
     return true;
 }
 
-/* The exact sums of integers, which tt_stats_merge leaves alone. */
-static void merge_integers(tt_stats *into, const tt_stats *from)
+void tt_join_merge_integers(tt_stats *into, const tt_stats *from)
 {
     uint64_t low = into->isum_lo + from->isum_lo;
     into->isum_hi = (int64_t)((uint64_t)into->isum_hi + (uint64_t)from->isum_hi + (low < from->isum_lo));
@@ -158,7 +157,7 @@ static void merge_integers(tt_stats *into, const tt_stats *from)
 
 void tt_join_merge(tt_stats *into, const tt_stats *from)
 {
-    merge_integers(into, from);
+    tt_join_merge_integers(into, from);
     tt_stats_merge(into, from);
     into->sum_imag += from->sum_imag;
 }
@@ -265,9 +264,7 @@ size_t tt_join_room(const tt_gathering *g)
 
 bool tt_join_is_possible(const tt_stats *s)
 {
-    const int64_t most = INT64_C(1) << 40;
-    return s->count <= most && s->nan <= s->count && s->posinf <= s->count && s->neginf <= s->count &&
-           s->zeros <= s->count;
+    return tt_join_can_count(s->count, s->nan, s->posinf, s->neginf, s->zeros);
 }
 
 tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, const tt_holding **parts,

@@ -202,31 +202,80 @@ static tt_status join_points(tt_gathering *g, tt_row_maker *made)
     return st;
 }
 
-static tt_status make_row(tt_join *joined, tt_tap *tap, int32_t site)
+/* ---- the rows of sites ------------------------------------------------------------ */
+
+static tt_status make_row(tt_join *joined, tt_tap *tap, tt_gathering *g, const tt_series *series)
 {
-    tt_gathering g = { .run = joined->parts, .site = site };
-    tt_row_maker made = { .joined = joined, .tap = tap, .site = site };
-    bool is_done = false;
-    tt_status st = tt_gathering_choose(&g);
-    joined->site[site].ranks = g.ranks;
-    joined->site[site].rank = g.file_count > 0 ? g.run->taps[g.files[0]]->rank : -1;
-    g.repeats = st == TT_OK && tt_join_may_repeat(&g);
-    if (st == TT_OK && !g.repeats)
-        st = tt_join_series(&g, &made, &is_done);
-    if (st == TT_OK && !is_done)
-        st = join_points(&g, &made);
+    tt_row_maker made = { .joined = joined, .tap = tap, .site = g->site };
+    tt_status st = series->is_alike ? tt_series_put(series, &made) : join_points(g, &made);
     if (st == TT_OK)
         st = end_chunk(&made);
     free(made.record);
     tt_points_free(&made.points);
-    tt_gathering_free(&g);
     return st;
+}
+
+enum { TOGETHER = 16 }; /* sites that are made at once; a MB each for a thousand ranks */
+
+static void make_rows(tt_join *join, tt_tap *tap, const int32_t *sites, size_t count)
+{
+    tt_gathering g[TOGETHER];
+    tt_series series[TOGETHER];
+    tt_status st[TOGETHER];
+    for (size_t i = 0; i < count; i++) {
+        tt_joined_site *site = &join->site[sites[i]];
+        join->is_made[sites[i]] = true; /* also if there is no memory: then it has no points */
+        g[i] = (tt_gathering){ .run = join->parts, .site = sites[i] };
+        series[i] = (tt_series){ .g = &g[i] };
+        st[i] = tt_gathering_choose(&g[i]);
+        site->ranks = g[i].ranks;
+        site->rank = g[i].file_count > 0 ? join->parts->taps[g[i].files[0]]->rank : -1;
+        g[i].repeats = st[i] == TT_OK && tt_join_may_repeat(&g[i]);
+    }
+    tt_series_sum(series, count);
+    for (size_t i = 0; i < count; i++) {
+        if (st[i] == TT_OK)
+            (void)make_row(join, tap, &g[i], &series[i]);
+        tt_series_free(&series[i]);
+        tt_gathering_free(&g[i]);
+    }
 }
 
 void tt_join_make(tt_join *join, tt_tap *tap, int32_t site)
 {
-    if (site < 0 || site >= join->count || join->is_made[site])
-        return;
-    join->is_made[site] = true; /* also if there is no memory: then it has no points */
-    (void)make_row(join, tap, site);
+    if (site >= 0 && site < join->count && !join->is_made[site])
+        make_rows(join, tap, &site, 1);
+}
+
+/* Points of a site in the first file that has some. */
+static int64_t count_points(const tt_run *parts, int32_t site)
+{
+    int64_t points = 0;
+    for (int32_t f = 0; points == 0 && f < parts->count; f++) {
+        const tt_index_site *row = tt_run_row(parts, f, site);
+        points = row != NULL ? row->stored : 0;
+    }
+    return points;
+}
+
+void tt_join_make_all(tt_join *join, tt_tap *tap)
+{
+    enum { POINTS = 1 << 16 }; /* that are made at once: 300 bytes each */
+    int32_t sites[TOGETHER];
+    size_t count = 0;
+    int64_t points = 0;
+    for (int32_t site = 0; site < join->count; site++) {
+        if (join->is_made[site] || tt_norms_are(tt_run_site_name(join->parts, site)))
+            continue; /* norms need the rows of gradients */
+        sites[count++] = site;
+        points += count_points(join->parts, site);
+        if (count < TOGETHER && points < POINTS)
+            continue;
+        make_rows(join, tap, sites, count);
+        count = 0;
+        points = 0;
+    }
+    make_rows(join, tap, sites, count);
+    for (int32_t site = 0; site < join->count; site++)
+        tt_join_make(join, tap, site);
 }

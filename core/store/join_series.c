@@ -1,32 +1,26 @@
-/* join_series.c -- joins the whole series of a site at once, where all ranks recorded alike.
+/* join_series.c -- joins whole series of sites at once, where all ranks recorded alike.
  *
- * Exists because of a thousand files most have the same steps and a placement that never changes: part by part their
- * columns are added to the sums of all steps, so that a file is read once and nothing is sorted.  Everything else
- * (missing parts, replicas that differ, histograms, numbers) is for join_row.c.
+ * Exists because of a thousand files most have the same steps and a placement that never changes: file by file their
+ * columns are added to the sums of all steps, so that a file is read once and nothing is sorted.  Several sites are
+ * joined together, because their points lie side by side in each file.  Everything else (missing parts, replicas that
+ * differ, histograms, numbers) is for join_row.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/join_parts.h"
+
+#include "base/float_mode.h"
+#include "store/sweep.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct series {
-    const tt_gathering *g;
-    tt_holding *parts;           /* owned; by class, with the shape of their points */
-    int32_t *files;              /* owned; that holds each */
-    const tt_holding **in_order; /* owned; the parts */
-    int64_t classes;
-    tt_points first; /* the points of the first part */
-    tt_stats *sums;  /* owned; of each point */
-    bool is_number;  /* tensors of no dimension: losses */
-    double *totals;  /* owned; of each point: the sum of such numbers */
-} series;
+/* ---- the first part --------------------------------------------------------------- */
 
 /* Puts the files in the order of their classes; false: they do not hold each part once. */
-static bool order_parts(series *s)
+static bool order_parts(tt_series *s)
 {
     const tt_gathering *g = s->g;
     int64_t classes = 0, found = 0;
-    if (g->has_unknown || g->file_count < 2)
+    if (g->has_unknown || g->repeats || g->file_count < 2)
         return false;
     for (size_t k = 0; k < g->file_count; k++) {
         tt_holding h = { 0 };
@@ -80,34 +74,35 @@ static bool is_ascending(const tt_points *p)
     return true;
 }
 
-/* The columns that are read of the other parts. */
-enum { PRODUCTS, STEP, CALL, PHASE, STATS, COLUMNS = STATS + TT_STATS_ALL + 8 };
-static const tt_column columns[COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL,
-                                            TT_COLUMN_PHASE,
-                                            TT_STATS_COLUMN_MAP(TT_STATS_COLUMN)
-                                                TT_STATS_MORE_MAP(TT_STATS_COLUMN)
-                                                    TT_STATS_REST_MAP(TT_STATS_COLUMN) };
-
-/* Adds the statistics of point i of all, which is point k of these cells; false: they cannot be. */
-static bool add_point(series *s, bool is_first, uint32_t i, const uint64_t *const *cells, uint32_t k)
+static bool has_same_shape(const tt_point *a, const tt_point *b)
 {
-    tt_stats one = { 0 };
-    const uint64_t *const *cell = cells + STATS;
-#define X(name, field, type, read) one.field = read((*cell++)[k]);
-    TT_STATS_COLUMN_MAP(X)
-    TT_STATS_MORE_MAP(X)
-    TT_STATS_REST_MAP(X)
-#undef X
-    if (!tt_join_is_possible(&one))
-        return false;
-    if (s->is_number)
-        s->totals[i] += tt_join_number(&one);
-    if (is_first)
-        s->sums[i] = one;
-    else if (!s->is_number)
-        tt_join_merge(&s->sums[i], &one);
-    return true;
+    return a->ndim == b->ndim &&
+           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
 }
+
+/* Reads the first part, to which the others are added; false: it is not like that. */
+static bool begin(tt_series *s)
+{
+    bool is_damaged = false;
+    if (!order_parts(s) || tt_part_read(s->g, s->files[0], &s->sum, &is_damaged) < 0 || is_damaged ||
+        !is_plain(&s->sum) || !is_ascending(&s->sum))
+        return false;
+    s->totals = calloc(s->sum.n, sizeof *s->totals);
+    for (uint32_t i = 0; s->totals != NULL && i < s->sum.n; i++) {
+        tt_point p;
+        tt_points_get(&s->sum, i, &p);
+        if (i == 0)
+            s->parts[0].point = p;
+        if (!has_same_shape(&s->parts[0].point, &p) || !tt_join_is_possible(&p.stats))
+            return false;
+        s->totals[i] = tt_join_number(&p.stats);
+    }
+    s->is_number = s->parts[0].point.ndim == 0;
+    s->next = 1;
+    return s->totals != NULL;
+}
+
+/* ---- the other parts ---------------------------------------------------------------- */
 
 /* Reads the shape of a chunk's points, if all have the same. */
 static bool read_shape(const tt_chunk *chunk, tt_point *out)
@@ -126,77 +121,95 @@ static bool read_shape(const tt_chunk *chunk, tt_point *out)
     return !cursor.is_bad;
 }
 
-static bool has_same_shape(const tt_point *a, const tt_point *b)
+/* Adds a chunk of the next part, before which it has so many points; false: they are not like the first part's. */
+static bool add_chunk(tt_series *s, uint32_t before, const tt_chunk *chunk)
 {
-    return a->ndim == b->ndim &&
-           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
-}
-
-/* Adds a chunk of a part, whose points are those from number `at` on of all; false: they are not like the first
- * part's. */
-static bool add_chunk(series *s, int64_t number, uint32_t at, const tt_chunk *chunk)
-{
-    const uint64_t *cells[COLUMNS];
+    const uint64_t *cells[TT_JOIN_COLUMNS];
     const uint32_t n = chunk->entry.n;
-    tt_point shaped, *known = &s->parts[number].point;
-    if (n > s->first.n - at || !read_shape(chunk, &shaped) ||
-        tt_run_cells(s->g->run, chunk, columns, COLUMNS, cells) < 0)
+    tt_point shaped, *known = &s->parts[s->next].point;
+    if (before > s->sum.n || n > s->sum.n - before || !read_shape(chunk, &shaped) ||
+        tt_run_cells(s->g->run, chunk, tt_join_columns, TT_JOIN_COLUMNS, cells) < 0)
         return false;
-    if (at == 0)
+    if (s->seen == 0)
         *known = shaped;
-    if (at == 0 && number == 0)
-        s->is_number = shaped.ndim == 0;
-    if (!has_same_shape(known, &shaped) || (shaped.ndim == 0) != s->is_number ||
-        memcmp(cells[STEP], s->first.cells[TT_COLUMN_STEP] + at, n * sizeof **cells) != 0 ||
-        memcmp(cells[CALL], s->first.cells[TT_COLUMN_CALL] + at, n * sizeof **cells) != 0 ||
-        memcmp(cells[PHASE], s->first.cells[TT_COLUMN_PHASE] + at, n * sizeof **cells) != 0)
-        return false;
-    const uint64_t other = TT_PRODUCT_HIST | TT_PRODUCT_SCALAR | TT_PRODUCT_PLACED;
-    for (uint32_t k = 0; k < n; k++)
-        if ((cells[PRODUCTS][k] & (TT_PRODUCT_STATS | other)) != TT_PRODUCT_STATS ||
-            !add_point(s, number == 0, at + k, cells, k))
-            return false;
-    return true;
+    s->seen += n;
+    return has_same_shape(known, &shaped) && (shaped.ndim == 0) == s->is_number &&
+           tt_join_add_cells(&s->sum, s->is_number ? s->totals : NULL, before, cells, n);
 }
 
-/* Adds the points of a part; false: they are damaged, or not like the first one's. */
-static bool add_part(series *s, int64_t number)
+static bool is_next(const tt_series *s, int32_t file)
 {
-    const tt_gathering *g = s->g;
-    const tt_index_site *row = tt_run_row(g->run, s->files[number], g->site);
-    uint32_t at = 0;
-    for (uint32_t k = 0; k < row->count; at += row->chunks[k++].n) {
-        tt_chunk chunk;
-        if (tt_run_chunk(g->run, g->run->taps[s->files[number]], row, &row->chunks[k], &chunk) < 0 ||
-            !add_chunk(s, number, at, &chunk))
-            return false;
+    return s->is_alike && s->next < s->classes && s->files[s->next] == file;
+}
+
+/* Adds those parts that are in a file and whose turn it is.  Returns how many. */
+static size_t add_file(tt_series *all, size_t count, tt_sweep *sweep, int32_t file)
+{
+    tt_run *run = all->g->run;
+    const tt_swept *one;
+    size_t parts = 0;
+    tt_chunk chunk;
+    tt_status st;
+    tt_sweep_begin(sweep);
+    for (size_t i = 0; i < count; i++)
+        if (is_next(&all[i], file)) {
+            all[i].seen = 0;
+            all[i].is_alike = tt_sweep_want(sweep, tt_run_row(run, file, all[i].g->site), i) == TT_OK;
+        }
+    while (tt_sweep_next(sweep, run->taps[file], &one, &chunk, &st)) {
+        tt_series *s = &all[one->whose];
+        s->is_alike = s->is_alike && st == TT_OK && add_chunk(s, one->before, &chunk);
     }
-    return at == s->first.n;
+    for (size_t i = 0; i < count; i++)
+        if (is_next(&all[i], file)) {
+            all[i].is_alike = all[i].seen == all[i].sum.n;
+            all[i].next++;
+            parts++;
+        }
+    return parts;
 }
 
 /* Have the parts as many elements as the whole? */
-static bool is_whole(const series *s)
+static bool is_whole(const tt_series *s)
 {
     int64_t expected = s->is_number ? -1 : tt_holding_count_whole(&s->parts[0]);
-    for (uint32_t i = 0; expected >= 0 && i < s->first.n; i++)
-        if (s->sums[i].count != expected)
+    for (uint32_t i = 0; expected >= 0 && i < s->sum.n; i++)
+        if (s->sum.cells[TT_COLUMN_COUNT][i] != (uint64_t)expected)
             return false;
     return true;
 }
 
-static tt_status add_rows(const series *s, tt_row_maker *made)
+void tt_series_sum(tt_series *all, size_t count)
+{
+    tt_sweep sweep = { 0 };
+    uint64_t mode = tt_float_mode_begin();
+    for (size_t i = 0; i < count; i++)
+        all[i].is_alike = begin(&all[i]);
+    for (size_t added = 1; added > 0;) { /* once, unless the order of the mesh is not that of the files */
+        added = 0;
+        for (int32_t file = 0; count > 0 && file < all->g->run->count; file++)
+            added += add_file(all, count, &sweep, file);
+    }
+    for (size_t i = 0; i < count; i++)
+        all[i].is_alike = all[i].is_alike && all[i].next == all[i].classes && is_whole(&all[i]);
+    tt_float_mode_end(mode);
+    tt_sweep_free(&sweep);
+}
+
+tt_status tt_series_put(const tt_series *s, tt_row_maker *made)
 {
     tt_status st = TT_OK;
     tt_whole w = { .parts = s->classes, .found = s->classes };
     tt_point shaped = s->parts[0].point;
-    shaped.stats = s->sums[0];
+    tt_point whole;
+    tt_points_get(&s->sum, 0, &whole);
+    shaped.stats = whole.stats;
     tt_join_find_shape(s->in_order, s->classes, &shaped);
-    for (uint32_t i = 0; st == TT_OK && i < s->first.n; i++) {
-        tt_points_get(&s->first, i, &w.point);
+    for (uint32_t i = 0; st == TT_OK && i < s->sum.n; i++) {
+        tt_points_get(&s->sum, i, &w.point);
         w.point.products = TT_PRODUCT_STATS;
-        w.point.stats = s->is_number
-                            ? tt_join_of_number(s->totals[i] / (double)s->classes, s->sums[i].dtype)
-                            : s->sums[i];
+        if (s->is_number)
+            w.point.stats = tt_join_of_number(s->totals[i] / (double)s->classes, w.point.stats.dtype);
         w.point.ndim = shaped.ndim;
         memcpy(w.point.shape, shaped.shape,
                (size_t)(shaped.ndim > 0 ? shaped.ndim : 0) * sizeof *shaped.shape);
@@ -205,30 +218,11 @@ static tt_status add_rows(const series *s, tt_row_maker *made)
     return st;
 }
 
-tt_status tt_join_series(const tt_gathering *g, tt_row_maker *made, bool *is_done)
+void tt_series_free(tt_series *s)
 {
-    series s = { .g = g };
-    tt_status st = TT_OK;
-    bool is_damaged = false, is_alike = order_parts(&s);
-    if (is_alike) {
-        st = tt_part_read(g, s.files[0], &s.first, &is_damaged);
-        is_alike = st == TT_OK && !is_damaged && is_plain(&s.first) && is_ascending(&s.first);
-    }
-    if (is_alike) {
-        s.sums = calloc(s.first.n, sizeof *s.sums);
-        s.totals = calloc(s.first.n, sizeof *s.totals);
-        is_alike = s.sums != NULL && s.totals != NULL;
-    }
-    for (int64_t k = 0; is_alike && k < s.classes; k++)
-        is_alike = add_part(&s, k);
-    *is_done = is_alike && is_whole(&s);
-    if (*is_done)
-        st = add_rows(&s, made);
-    free(s.parts);
-    free(s.files);
-    free((void *)s.in_order);
-    free(s.sums);
-    free(s.totals);
-    tt_points_free(&s.first);
-    return st;
+    free(s->parts);
+    free(s->files);
+    free((void *)s->in_order);
+    free(s->totals);
+    tt_points_free(&s->sum);
 }

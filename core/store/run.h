@@ -92,6 +92,8 @@ const char *tt_run_info(const tt_run *run, const char *key);
 int32_t tt_run_module_count(const tt_run *run, int32_t file);
 /* The run that a joined one was made of; of any other run itself. */
 tt_run *tt_run_parts(tt_run *run);
+/* Joins every site of a joined run now: quicker than when each is asked for. */
+void tt_run_join_all(tt_run *joined);
 /* The mesh of this id, with its grid; NULL: the file has none. */
 const tt_known_mesh *tt_run_known_mesh(const tt_run *run, int32_t file, uint64_t id);
 /* The row of a site of the run in one file; NULL: it has none. */

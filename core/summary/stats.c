@@ -27,7 +27,6 @@ typedef struct totals {
     double sum_real, sum_imag;
 } totals;
 
-/* Chan, Golub and LeVeque's update of mean and m2. */
 static void merge_block(tt_block *into, const tt_block *from)
 {
     into->nan += from->nan;
@@ -41,12 +40,8 @@ static void merge_block(tt_block *into, const tt_block *from)
         into->nan = nan, into->posinf = posinf, into->neginf = neginf;
         return;
     }
-    double a = (double)into->count, b = (double)from->count;
-    double share = b / (a + b), delta = from->mean - into->mean;
-    into->m2 += from->m2 + delta * delta * a * share;
-    /* delta overflows where the means are near both ends of f64 */
-    into->mean =
-        isfinite(delta) ? into->mean + delta * share : into->mean * (1 - share) + from->mean * share;
+    tt_moments_merge((double)into->count, (double)from->count, &into->mean, &into->m2, from->mean,
+                     from->m2);
     into->count += from->count;
     into->zeros += from->zeros;
     into->min = from->min < into->min ? from->min : into->min;

@@ -15,6 +15,16 @@ static inline int64_t tt_finite_of(const tt_stats *s)
     return s->count - s->nan - s->posinf - s->neginf;
 }
 
+/* Chan, Golub and LeVeque's update of mean and m2: those of a elements and those of b; neither is 0. */
+static inline void tt_moments_merge(double a, double b, double *mean, double *m2, double mean_of_b,
+                                    double m2_of_b)
+{
+    double share = b / (a + b), delta = mean_of_b - *mean;
+    *m2 += m2_of_b + delta * delta * a * share;
+    /* delta overflows where the means are near both ends of f64 */
+    *mean = isfinite(delta) ? *mean + delta * share : *mean * (1 - share) + mean_of_b * share;
+}
+
 /* NaN if there are too few elements. */
 static inline double tt_share_of(double sum, int64_t n)
 {

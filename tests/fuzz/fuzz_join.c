@@ -8,6 +8,7 @@
 #include "store/block.h"
 #include "store/placement.h"
 #include "store/replicas.h"
+#include "store/run.h"
 #include "tensortap_tools.h"
 
 #include <math.h>
@@ -153,6 +154,8 @@ static void try_job(feed *f)
         tt_findings *findings = NULL;
         tt_replicas replicas;
         tt_diff *diff;
+        if (take(f, 1) == 1)
+            tt_run_join_all(joined);
         for (int32_t site = 0; site < tt_run_site_count(run); site++)
             check_site(joined, site);
         if (tt_replicas_find(run, &replicas) == TT_OK)
