@@ -311,9 +311,8 @@ static int print_ranks(const tt_run *run, const char *glob)
                   "numbers are of the whole job, joined from all ranks; --rank N shows one\n");
     if (left_out > 0)
         tt_screen_say(
-            TT_MOOD_FAINT,
-            "%d sites are left out: their parts could not be joined; 'tensortap stats' says why\n",
-            (int)left_out);
+            TT_MOOD_FAINT, "%d %s left out: %s parts could not be joined; 'tensortap stats' says why\n",
+            (int)left_out, left_out == 1 ? "site is" : "sites are", left_out == 1 ? "its" : "their");
     return 1 + (left_out > 0);
 }
 

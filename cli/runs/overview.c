@@ -51,6 +51,13 @@ tt_exit tt_overview_open_rank(const char *folder, const char *path, tt_run **out
     return code;
 }
 
+static void say_left_out(tt_buf *out, int64_t points, const char *why)
+{
+    if (points > 0)
+        (void)tt_buf_printf(out, "; %lld point%s left out: %s", (long long)points, points == 1 ? "" : "s",
+                            why);
+}
+
 const char *tt_overview_joined(const tt_run *run, int32_t site)
 {
     static char text[400];
@@ -62,16 +69,15 @@ const char *tt_overview_joined(const tt_run *run, int32_t site)
         (void)tt_buf_printf(&out, "joined from %d parts on %d ranks", (int)j->parts, (int)j->ranks);
     else
         (void)tt_buf_printf(&out, "%s on %d ranks",
-                            j->unplaced > 0 ? "of the lowest rank; recorded" : "the same", (int)j->ranks);
+                            j->unplaced > 0 ? "of the lowest rank; recorded"
+                            : j->points > 0 ? "the same"
+                                            : "recorded",
+                            (int)j->ranks);
+    say_left_out(&out, j->incomplete, "parts are missing");
     if (j->incomplete > 0)
-        (void)tt_buf_printf(&out, "; %lld points left out: parts are missing (%d of %d there)",
-                            (long long)j->incomplete, (int)j->found, (int)j->parts);
-    if (j->partial > 0)
-        (void)tt_buf_printf(&out, "; %lld points left out: addends of a sum that was still to be made",
-                            (long long)j->partial);
-    if (j->unknown > 0)
-        (void)tt_buf_printf(&out, "; %lld points left out: it is not known how they belong together",
-                            (long long)j->unknown);
+        (void)tt_buf_printf(&out, " (%d of %d there)", (int)j->found, (int)j->parts);
+    say_left_out(&out, j->partial, "addends of a sum that was still to be made");
+    say_left_out(&out, j->unknown, "it is not known how they belong together");
     if (j->unequal > 0)
         (void)tt_buf_printf(&out, "; ranks differ in %lld points, from step %lld on",
                             (long long)j->unequal, (long long)j->first_unequal);

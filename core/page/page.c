@@ -42,6 +42,7 @@ static tt_status join_ranks(tt_page_source *s, tt_error *err)
     tt_run_close(s->joined);
     s->joined = joined;
     s->run = joined != NULL ? joined : s->about->run;
+    tt_run_join_all(s->run); /* all sites will be read */
     return TT_OK;
 }
 

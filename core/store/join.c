@@ -46,13 +46,6 @@ static tt_status copy_texts(const tt_run *parts, tt_tap *tap)
         memcpy(tap->settings, first->settings, (size_t)first->setting_count * sizeof *tap->settings);
         tap->setting_count = first->setting_count;
     }
-    if (st == TT_OK)
-        st =
-            tt_grow(&tap->thinned, &tap->thinned_cap, (size_t)first->thinned_count, sizeof *tap->thinned);
-    if (st == TT_OK && first->thinned_count > 0) {
-        memcpy(tap->thinned, first->thinned, (size_t)first->thinned_count * sizeof *tap->thinned);
-        tap->thinned_count = first->thinned_count;
-    }
     for (int32_t f = 0; st == TT_OK && f < parts->count; f++) {
         const tt_tap *from = parts->taps[f];
         for (int32_t i = 0; st == TT_OK && i < from->note_count; i++) {

@@ -102,8 +102,6 @@ static void note(tt_joined_site *site, tt_outcome how, const tt_whole *w, int64_
 tt_status tt_row_add(tt_row_maker *made, tt_outcome how, const tt_whole *w, int64_t step)
 {
     enum { CHUNK = 4096 };
-    if (how == TT_INCOMPLETE && tt_run_is_thinned(made->joined->parts, step))
-        return TT_OK; /* a rank did not write this step: nothing is missing */
     note(&made->joined->site[made->site], how, w, step);
     tt_status st = how == TT_JOINED ? put_point(made, w) : TT_OK;
     return st == TT_OK && made->points.n >= CHUNK ? end_chunk(made) : st;
@@ -158,6 +156,20 @@ static bool is_always_alike(const tt_gathering *g, const desk *d)
     return is_alike;
 }
 
+/* Did a rank that lacks these entries leave steps out, because its file had grown? */
+static bool is_thinned(const tt_gathering *g, const tt_part_point *from, size_t count)
+{
+    size_t i = 0;
+    for (size_t k = 0; k < g->part_count; k++) {
+        while (i < count && from[i].part < (int32_t)k)
+            i++;
+        if ((i == count || from[i].part > (int32_t)k) &&
+            tt_run_stride(g->run, g->parts[k].file, TT_THINNED_TENSORS, from->step) > 1)
+            return true;
+    }
+    return false;
+}
+
 /* Joins the entries of one step and call, and adds the point.  n: norms, if the site has them; else NULL. */
 static tt_status join_entries(const tt_gathering *g, const tt_part_point *from, size_t count,
                               const desk *d, const tt_norms *n, tt_row_maker *made)
@@ -170,7 +182,8 @@ static tt_status join_entries(const tt_gathering *g, const tt_part_point *from, 
         w.is_unequal = w.is_unplaced = false;
         w.parts = (int64_t)held;
     }
-    tt_status st = tt_row_add(made, how, &w, from->step);
+    bool is_left_out = how == TT_INCOMPLETE && is_thinned(g, from, count); /* then nothing is missing */
+    tt_status st = is_left_out ? TT_OK : tt_row_add(made, how, &w, from->step);
     tt_hist_free(w.hist);
     return st;
 }
@@ -215,7 +228,7 @@ static tt_status make_row(tt_join *joined, tt_tap *tap, tt_gathering *g, const t
     return st;
 }
 
-enum { TOGETHER = 16 }; /* sites that are made at once; a MB each for a thousand ranks */
+enum { TOGETHER = 8 }; /* sites that are made at once; a MB each for a thousand ranks */
 
 static void make_rows(tt_join *join, tt_tap *tap, const int32_t *sites, size_t count)
 {

@@ -102,8 +102,6 @@ tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
 int64_t tt_run_insertions(const tt_run *run);
 /* The stride at a step; 1: every step was written. */
 int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int64_t step);
-/* Did a file leave out tensors around this step? */
-bool tt_run_is_thinned(const tt_run *run, int64_t step);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */
 /* A value for each step, the mean of its points of these phases: Inf where a number was
  * not finite or, of var, std, l2 and rms, where the tensor held NaN or Inf.  Steps in which

@@ -257,11 +257,3 @@ int64_t tt_run_stride(const tt_run *run, int32_t file, tt_thinned_kind kind, int
             return tap->thinned[i].stride;
     return 1;
 }
-
-bool tt_run_is_thinned(const tt_run *run, int64_t step)
-{
-    for (int32_t file = 0; file < run->count; file++)
-        if (tt_run_stride(run, file, TT_THINNED_TENSORS, step) > 1)
-            return true;
-    return false;
-}

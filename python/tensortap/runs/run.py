@@ -263,11 +263,12 @@ class Run:
 
     @property
     def strides(self) -> list[tuple[int, int]]:
-        """From which step on tensors were written at every how many-th step, as rank 0 says.
+        """From which step on tensors were written at every how many-th step.
 
-        Empty if every step was written. Later entries replace earlier ones from their step on.
+        Empty if every step was written. Later entries replace earlier ones from their step on. Of
+        several ranks that are joined: those of the rank that wrote the fewest.
         """
-        return self._reader.strides(0)
+        return self._select(None)[0].strides(0)
 
     @property
     def notes(self) -> list[Note]:
