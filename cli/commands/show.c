@@ -330,7 +330,9 @@ static tt_exit show_run(tt_call *call)
         return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
     lines += print_ranks(run, call->glob);
     bool has_both = args.look.phases == TT_PHASES_ALL;
-    if (tt_run_shown_count(run, call->glob) == 0)
+    bool is_left_out = whole != run && tt_overview_left_out(run, whole, call->glob) ==
+                                           tt_run_shown_count(run, call->glob);
+    if (is_left_out || tt_run_shown_count(run, call->glob) == 0) /* that was said */
         return TT_EXIT_FINE;
     tt_look look = args.look;
     look.phases = has_both ? TT_PHASES_TRAIN : look.phases;

@@ -23,6 +23,7 @@ from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.monitor import metric, names
 from tensortap.monitor.inherited import HooksManager
 from tensortap.monitor.metric import Call, Plan, Wanted
+from tensortap.monitor.recorded import Recorded
 from tensortap.monitor.results import Results
 from tensortap.monitor.weak import weakly
 from tensortap.private.shards import is_sharded, local_part
@@ -60,11 +61,13 @@ class Measure:
             weakly(monitor, self._on_unread),
         )
         self.results = Results(self.core)
+        self.recorded = Recorded()
         self.hooks = HooksManager()
         self._kinds = {name: i for i, name in enumerate(self.core.fields)}
         self._plans: dict[str, Plan] = {}
         self._hist_rows: set[int] = set()
-        self._names: dict[int, str] = {}  # of each row: where its tensors come from
+        self._names: dict[int, str] = {}  # of each row: where its tensors come from, ...
+        self._sites: dict[int, tuple[str, list[str]]] = {}  # ... and their name and keys in a run
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
         #: By prefix of the keys: the parameters that C alone does not measure.
         self._of_parameters: dict[str, list[tuple[str, str, torch.nn.Parameter, Wanted]]] = {}
@@ -121,7 +124,7 @@ class Measure:
         self._plans = {}
         self._parameters = None
         self._hist_rows = set()
-        self._names = {}
+        self._names, self._sites = {}, {}
         self.core.forget()
 
     def forget_parameters(self) -> None:
@@ -157,6 +160,7 @@ class Measure:
         if fields:
             wanted.row = self.core.row(tuple(fields))
             self._names[wanted.row] = name if prefix == "activation" else f"{prefix}/{name}"
+            self._sites[wanted.row] = f"{prefix}/{name}", [key for _, key, _ in fields]
             if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
                 self._hist_rows.add(wanted.row)
         return wanted
@@ -321,14 +325,18 @@ class Measure:
             lambda parameter: None if parameter.grad is None else parameter.grad.detach(),
         )
 
-    def _warn_of_shard(self, name: str) -> None:
-        """Warn once that metrics of DTensors are those of a part."""
-        if not self._has_shards:
-            self._has_shards = True
-            self.monitor._warn(
-                f"{name} is sharded: its metrics, and those of others like it, are of this rank's "
-                "part; tt.record(model=...) records what joins the parts"
-            )
+    def _warn_of_shard(self, name: str, site: str = "", run: str | None = None) -> None:
+        """Warn once that metrics of DTensors are those of a part, and where the whole is."""
+        if self._has_shards:
+            return
+        self._has_shards = True
+        where = "inside of `with tt.record(...):` the run has what joins the parts"
+        if run is not None:
+            where = f"the run has the whole: tt.open({run!r}).series({site!r}, 'l2')"
+        self.monitor._warn(
+            f"{name} is sharded: its metrics, and those of others like it, are of this rank's "
+            f"part; {where}"
+        )
 
     # ---- what C cannot read
 
@@ -339,7 +347,9 @@ class Measure:
             )
             return
         if why == "dtensor":
-            self._warn_of_shard(self._names.get(row, "a tensor"))
+            site, keys = self._sites.get(row, ("a tensor", []))
+            run = self.recorded.part(self.monitor, site, keys, tensor)
+            self._warn_of_shard(self._names.get(row, site), site, run)
             self.core.read(row, local_part(tensor))
             return
         if why == "device":

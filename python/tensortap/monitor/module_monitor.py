@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from tensortap import _core
-from tensortap.monitor import metric, names, results
+from tensortap.monitor import metric, names
 from tensortap.monitor.inherited import default_format_module_name_fn
 from tensortap.monitor.measure import Measure
 from tensortap.monitor.metric import Aggregation, Function, Metric
@@ -331,7 +331,7 @@ class ModuleMonitor:
         if was_active:
             self._measure.warn_of_unseen()
         metrics = self.storage.get_step_metrics(step)
-        results.record(step, metrics, self._measure.results.undefined)
+        self._measure.recorded.numbers(step, metrics, self._measure.results.undefined)
 
     def _follow(self) -> None:
         """Switch the consumers of module calls on or off."""

@@ -14,7 +14,6 @@ import torch
 from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.monitor.storage import StorageManager
-from tensortap.runs import process
 
 
 class Results:
@@ -97,25 +96,3 @@ class Results:
         scratch = storage.copy_of(step)
         self.store(scratch, step, keeps=True)
         return scratch.log_dict[step]
-
-
-def record(step: int, metrics: dict[str, float], undefined: set[str]) -> None:
-    """Put the numbers of a step into the innermost open run, if there is one.
-
-    A NaN among the *undefined* is left out: in a run it would say that a tensor held NaN.
-    """
-    run = process.open_run()
-    if not metrics or run is None or run.closed:
-        return
-    if undefined:
-        metrics = {
-            key: value
-            for key, value in metrics.items()
-            if not (key in undefined and value != value)
-        }
-    if run.watchers:  # the run counts steps by its optimizers: ours belong to the same
-        run.log(metrics)
-        return
-    before, run.current_step = run.current_step, step
-    run.log(metrics)
-    run.current_step = max(before, step)
