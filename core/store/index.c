@@ -1,8 +1,8 @@
 /* index.c -- where everything in one run file is.
  *
  * Exists so that reading a site touches only that site's chunks.  Kept small:
- * chunks are merged by the writer (merge.c), so that a site has some tens of
- * them and one for each thousand points.
+ * chunks are merged by the writer (merge.c), so that a site has some hundred of
+ * them at most while it is written, and few when it is closed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/index.h"
 
@@ -356,6 +356,7 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
     case TT_SECTION_MESH:
     case TT_SECTION_PLACEMENT:
     case TT_SECTION_SETTING:
+    case TT_SECTION_THINNED:
         index->has_mesh |= kind == TT_SECTION_MESH;
         if (index->notes.count > 0 && index->notes.at[index->notes.count - 1] >= block_at)
             return TT_OK;
