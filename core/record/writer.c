@@ -165,7 +165,7 @@ static tt_status add_points(tt_recorder *rec, uint32_t count, tt_error *err)
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         uint32_t first = site > 0 ? batch->ends[site - 1] : 0;
         if (batch->ends[site] > first)
-            st = tt_store_tidy(&rec->store, site, err);
+            st = tt_store_tidy(&rec->store, site, false, err);
         if (st == TT_OK && rec->store.body.len > BATCH_SLOTS * TT_SLOT)
             st = tt_store_flush(&rec->store, err);
     }

@@ -1,10 +1,11 @@
 /* merge.c -- writes small chunks of a site again, as a larger one.
  *
  * Exists because a run is written five times a second, a few points a site, and
- * read a site at a time.  Whenever 32 chunks below a size (32, 1024 points)
- * have come, and none of them outweighs the others, they become one; so a point
- * is written three times, and a site has some tens of chunks and one for
- * each thousand points or more.  The small ones are read back from the file: they are in the page
+ * read a site at a time.  Whenever 128 chunks below a size (128, 2048 points), or so many
+ * points in them (2048, 32768), have come, and none of them outweighs the others, they become one,
+ * and those that are left at the end of the run do.  So a point is written twice in a run of some
+ * thousand steps, and a site has some hundred chunks and one for each two thousand points or more.
+ * The small ones are read back from the file: they are in the page
  * cache, and our memory stays small whatever the number of sites.
  *
  * A run that goes on may have been killed, or damaged, before: what cannot be read is
@@ -18,8 +19,10 @@
 #include <stdio.h>
 
 enum {
-    FAN_IN = 32,
-    FULL_POINTS = FAN_IN * FAN_IN,
+    FAN_IN = 128,
+    FEWEST = 16,        /* at the end of a run */
+    FULL_POINTS = 2048, /* they fit into the cache */
+    MOST_POINTS = 32768,
     OUTWEIGHS = 4,          /* a merge makes the largest of its chunks at least so many times larger */
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
@@ -76,8 +79,9 @@ static tt_status give_up(tt_store *store, int32_t site, uint32_t k, tt_error *er
 }
 
 /* How many chunks at the end of a row are below this size and follow each other;
- * 0 if it is too early to merge them. */
-static uint32_t count_due(const tt_index_site *row, uint32_t points)
+ * 0 if they are not enough to merge them. */
+static uint32_t count_due(const tt_index_site *row, uint32_t points, uint32_t enough,
+                          uint32_t enough_points)
 {
     uint32_t count = 0;
     uint64_t total = 0, largest = 0;
@@ -91,7 +95,7 @@ static uint32_t count_due(const tt_index_site *row, uint32_t points)
         total += chunk->n;
         largest = chunk->n > largest ? chunk->n : largest;
     }
-    return count >= FAN_IN && largest * OUTWEIGHS <= total ? count : 0;
+    return (count >= enough || total >= enough_points) && largest * OUTWEIGHS <= total ? count : 0;
 }
 
 /* Reads the last chunks of a row into store->merged.  *k: the one that failed. */
@@ -169,13 +173,13 @@ tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const 
     return st;
 }
 
-tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
+tt_status tt_store_tidy(tt_store *store, int32_t site, bool is_end, tt_error *err)
 {
     const tt_index_site *row = &store->index.row[site];
     for (;;) {
-        uint32_t count = count_due(row, FAN_IN), k = 0;
+        uint32_t count = count_due(row, FAN_IN, is_end ? FEWEST : FAN_IN, FULL_POINTS), k = 0;
         if (count == 0)
-            count = count_due(row, FULL_POINTS);
+            count = count_due(row, FULL_POINTS, FAN_IN, MOST_POINTS);
         if (count == 0)
             return TT_OK;
         tt_status st = gather(store, row, count, &k);

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PLANES_FROM = 256 }; /* points; below it planes are not worth their heads */
+enum { PLANES_FROM = 128 }; /* points; below it planes are not worth their heads */
 
 /* ---- guesses ----------------------------------------------------------------- */
 
@@ -142,7 +142,7 @@ static void put_plane(tt_buf *out, const uint64_t *words, uint32_t n, unsigned s
     for (unsigned i = 0; i < 256; i++)
         if (is_there[i])
             values[count++] = (unsigned char)i;
-    bool is_few = bits_for(count) <= BITS_MAX;
+    bool is_few = bits_for(count) <= BITS_MAX && count + ((size_t)n * bits_for(count) + 7) / 8 < n;
     tt_buf_varint(out, is_few ? count : 0);
     (void)tt_buf_append(out, is_few ? values : plane, is_few ? count : n);
     if (is_few)

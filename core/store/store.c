@@ -24,6 +24,7 @@
 
 enum { RESERVE_MIN = 1 << 20, RESERVE_MAX = 64 << 20 };
 enum { RESERVE_LEAST = 64 << 10 }; /* where ranks are many */
+enum { BATCH_MAX = 2 << 20 };      /* bytes of a block at the end */
 
 static tt_status check_name(const tt_store *store, tt_error *err)
 {
@@ -391,8 +392,8 @@ static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err
 tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
 {
     /* What a reader of a killed run has to go through is short, and an index block
-     * is at most an eighth of what it indexes. */
-    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 8 };
+     * is at most a sixteenth of what it indexes. */
+    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 16 };
     int64_t since = store->end - store->indexed_end;
     if ((store->blocks_since_index < BLOCKS && since < BYTES) || since < SHARE * store->index_bytes)
         return TT_OK;
@@ -414,6 +415,13 @@ tt_status tt_store_close(tt_store *store, tt_error *err)
     tt_status st = TT_OK;
     if (store->fd >= 0 && !store->is_failed) {
         st = tt_store_flush(store, err);
+        for (int32_t site = 0; st == TT_OK && site < store->index.count; site++) {
+            st = tt_store_tidy(store, site, true, err);
+            if (st == TT_OK && store->body.len > BATCH_MAX)
+                st = tt_store_flush(store, err);
+        }
+        if (st == TT_OK)
+            st = tt_store_flush(store, err);
         if (st == TT_OK)
             st = put_end(store, err);
         int fd = store->fd;

@@ -70,9 +70,9 @@ tt_status tt_store_flush(tt_store *store, tt_error *err);
  * these are in a large chunk already, the points before its end are left out. */
 tt_status tt_store_insert(tt_store *store, int32_t site, const tt_record *const *records, uint32_t count,
                           tt_error *err);
-/* After a flush: merges the small chunks of a site that has many.  The result is
+/* After a flush: merges the small chunks of a site that has many; at the end of the run, some.  The result is
  * in the next batch. */
-tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err);
+tt_status tt_store_tidy(tt_store *store, int32_t site, bool is_end, tt_error *err);
 /* After a flush: writes an index block if it is time. */
 tt_status tt_store_index_if_due(tt_store *store, tt_error *err);
 /* Writes one piece; *before is where the piece before it is (0: this is the

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { BEFORE = 10, AFTER = 60, NONE = -1 };
+enum { BEFORE = 10, AFTER = 160, NONE = -1 };
 
 static double value_at(int64_t step, int64_t infinite)
 {
@@ -68,7 +68,7 @@ static int damage_batch(const char *path, int which, file_end tail)
     return batches;
 }
 
-/* Ten steps, damage, fifty more: a run of all of them but the one that is lost. */
+/* Ten steps, damage, 150 more: a run of all of them but the one that is lost. */
 static tt_run *damaged_run(const char *folder, int lost, file_end tail, int64_t infinite,
                            int64_t *damaged)
 {

@@ -86,9 +86,9 @@ def test_a_damaged_run_goes_on_with_a_warning_and_all_that_can_be_read(tmp_path:
     at = good.index(struct.pack("<d", 4 + math.pi))
     file.write_bytes(good[:at] + b"?" + good[at + 1 :])
     with pytest.warns(RuntimeWarning, match="1 of the points recorded before cannot be read"):
-        record(range(10, 60), resume=True)
+        record(range(10, 160), resume=True)
     run = tt.open(tmp_path / "run")
-    assert run.series("x")[1].tolist() == [step + math.pi for step in range(60) if step != 4]
+    assert run.series("x")[1].tolist() == [step + math.pi for step in range(160) if step != 4]
     assert [note for note in run.notes if "x at steps 4 to 4 cannot be read" in note.text]
 
 
