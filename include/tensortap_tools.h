@@ -677,6 +677,7 @@ typedef struct tt_diff_site {
     tt_verdict verdict;
     int64_t points;         /* compared */
     int64_t only_a, only_b; /* points without a partner of the same step and call */
+    int64_t unwritten;      /* others, of steps that the other run, which is thinned, did not write */
     tt_diff_point first;    /* the first above the floor, else the first that differs */
     tt_diff_point worst;    /* the one with the largest deviation */
     bool is_rounding;   /* a gradient that is zero but for rounding, of which the optimizer made steps */

@@ -42,7 +42,7 @@ static bool read_rename(const char *text, void *out)
 
 typedef struct counts {
     size_t same, noise, differing;
-    int64_t points, alone[2];
+    int64_t points, alone[2], unwritten;
 } counts;
 
 static counts count_sites(const tt_diff *diff)
@@ -53,6 +53,7 @@ static counts count_sites(const tt_diff *diff)
         if (s->points == 0)
             continue;
         c.points += s->points;
+        c.unwritten += s->unwritten;
         c.alone[0] += s->only_a;
         c.alone[1] += s->only_b;
         c.same += s->verdict == TT_DIFF_SAME;
@@ -204,6 +205,11 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
     tt_screen_say(TT_MOOD_FAINT, "%s points compared; sites: %zu identical, %zu within %s, %zu differ\n",
                   tt_screen_count(c.points), c.same, c.noise, has_tolerance ? "tolerance" : "noise",
                   c.differing);
+    if (c.unwritten > 0)
+        tt_screen_say(
+            TT_MOOD_FAINT,
+            "%s more are of steps that only one of the runs has, because the other is thinned\n",
+            tt_screen_count(c.unwritten));
     print_drift(diff);
     if (args.options.rename != NULL)
         tt_screen_say(TT_MOOD_PLAIN, "'%s' in names of the first matches '%s' in the second\n",
@@ -254,6 +260,8 @@ static tt_status print_json(const tt_diff *diff)
         tt_json_i64(json, "points", s->points);
         tt_json_i64(json, "only_a", s->only_a);
         tt_json_i64(json, "only_b", s->only_b);
+        if (s->unwritten > 0)
+            tt_json_i64(json, "unwritten", s->unwritten);
         if (s->shapes[0][0] != '\0') {
             tt_json_text(json, "shape_a", s->shapes[0]);
             tt_json_text(json, "shape_b", s->shapes[1]);

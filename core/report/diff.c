@@ -324,11 +324,12 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
             /* A step that the other run did not write is not one that it did not have. */
             const side *other = is_before ? b : a;
             bool is_tensor = is_before ? a->values[COUNT][i] > 1 : b->values[COUNT][j] > 1;
-            is_wanted = is_wanted &&
-                        tt_run_stride(other->run, other->file,
-                                      is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS, step) == 1;
-            pair->site.only_a += is_wanted && is_before;
-            pair->site.only_b += is_wanted && is_behind;
+            bool is_written =
+                tt_run_stride(other->run, other->file,
+                              is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS, step) == 1;
+            pair->site.unwritten += is_wanted && !is_written;
+            pair->site.only_a += is_wanted && is_written && is_before;
+            pair->site.only_b += is_wanted && is_written && is_behind;
         } else if (is_wanted) {
             tt_gap gap;
             bool has_stats = !isnan(a->values[COUNT][i]) && !isnan(b->values[COUNT][j]);
