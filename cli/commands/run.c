@@ -33,6 +33,9 @@ static bool read_size(const char *text, void *out)
     if (strcmp(text, "none") == 0)
         return true;
     static const char units[] = "kMGT";
+    if (end != text + strspn(text, "0123456789.")) /* no exponent, sign, "inf" */
+        return false;
+    end += *end == ' ';
     const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
     for (const char *at = units; unit != NULL && at <= unit; at++)
         size *= 1000;

@@ -490,7 +490,7 @@ def _nearest(glob: str, run: Recording) -> str:
 
 def _read_size(disk: int | str | None) -> int:
     """Return the bytes of "2GB", "500 MB", 10**9; 0 for None."""
-    accepted = f"bytes from {LEAST_DISK} on, a text such as '500MB' or '2GB', or None"
+    accepted = f"bytes from {LEAST_DISK} on (1 MB), a text such as '500MB' or '2GB', or None"
     if disk is None:
         return 0
     if isinstance(disk, str):
