@@ -178,10 +178,11 @@ static void a_file_says_which_steps_it_has(void **state)
     tt_run *run = finish_and_read(rec, folder);
     series one = steps_of(run, "gradient/0");
     size_t at = 0;
-    int64_t last_kept = -1;
+    int64_t last_kept = -1, widest = 1;
     for (int64_t step = 0; step < STEPS; step++) {
         int64_t stride = tt_run_stride(run, 0, TT_THINNED_TENSORS, step);
         assert_true(stride >= 1 && (stride & (stride - 1)) == 0);
+        widest = stride > widest ? stride : widest;
         bool is_there = at < one.n && one.steps[at] == step;
         at += is_there;
         if (stride == 1 || step % stride == 0)
@@ -190,6 +191,8 @@ static void a_file_says_which_steps_it_has(void **state)
     }
     assert_int_equal(at, one.n);
     assert_int_equal(last_kept, STEPS - 1);
+    assert_true(widest > 1);
+    assert_int_equal(tt_run_widest_stride(run), widest);
     assert_int_equal(tt_run_stride(run, 0, TT_THINNED_NUMBERS, STEPS - 1), 1);
     free(one.steps);
     tt_run_close(run);
@@ -207,6 +210,7 @@ static void a_run_that_fits_is_not_thinned(void **state)
     tt_thinned one;
     assert_int_equal(tt_run_points(run, 0, tt_run_find(run, "gradient/7")), 1000);
     assert_int_equal(tt_run_thinned(run, 0, 0, &one), TT_EINVAL);
+    assert_int_equal(tt_run_widest_stride(run), 1);
     tt_run_close(run);
     run_folder_remove(folder);
 }

@@ -70,6 +70,15 @@ def test_numbers_of_the_program_are_thinned_last(runs: dict[str, Path]) -> None:
     assert losses > 2 * len(run.series("gradient/0", "mean")[0])
 
 
+def test_what_a_whole_run_would_take_is_foretold(runs: dict[str, Path]) -> None:
+    note = next(
+        note.text for note in tt.open(runs["long"]).notes if note.text.startswith("thinned")
+    )
+    told = float(note.split("would take about ")[1].split()[0]) * 1e9 / 100_000
+    took = (runs["full"] / "rank0.tap").stat().st_size / STEPS
+    assert told == pytest.approx(took, rel=0.2)
+
+
 def test_a_run_says_that_it_is_thinned(runs: dict[str, Path]) -> None:
     run = tt.open(runs["long"])
     first, stride = run.strides[0]
@@ -94,6 +103,11 @@ def test_diff_compares_the_steps_that_both_have(runs: dict[str, Path]) -> None:
     assert answer.returncode == 0, answer.stdout
     assert "identical" in answer.stdout
     assert "only in" not in answer.stdout
+    run, full = (tt.open(runs[name]) for name in ("long", "full"))
+    both = sum(len(run.series(name)[0]) for name in run.names())
+    missing = sum(len(full.series(name)[0]) for name in full.names()) - both
+    grouped = f"{missing:,}".replace(",", " ")
+    assert f"{grouped} more are of steps that only one of the runs has" in answer.stdout
 
 
 def test_a_run_that_goes_on_is_as_thin(tmp_path: Path) -> None:
@@ -106,6 +120,39 @@ def test_a_run_that_goes_on_is_as_thin(tmp_path: Path) -> None:
     steps = tt.open(tmp_path / "run").series("gradient/0", "mean")[0]
     assert sum(8100 <= step < 8700 for step in steps) <= 600 / before + 1
     assert (tmp_path / "run" / "rank0.tap").stat().st_size <= DISK
+
+
+def train_batches(folder: Path, batches: int, rate: float) -> tt.Run:
+    """Train long enough to be thinned, on so many batches in turn."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(8, 8), torch.nn.Tanh())]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    data = torch.randn(batches, 4, 8)
+    with tt.record(folder, model=model, disk=1_000_000):
+        for step in range(1200):
+            batch = data[step % batches]
+            loss = (model(batch) - batch.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    run = tt.open(folder)
+    assert run.strides[-1][1] > 1
+    return run
+
+
+def test_a_batch_of_the_next_epoch_is_not_the_same_batch_again(tmp_path: Path) -> None:
+    """Every 8th of 8 batches is the same one."""
+    train_batches(tmp_path / "run", batches=8, rate=0.01)
+    assert not tt.health(tmp_path / "run").items
+
+
+def test_a_fault_is_named_in_a_thinned_run_with_the_steps_it_had(tmp_path: Path) -> None:
+    run = train_batches(tmp_path / "run", batches=64, rate=0.0)
+    found = {one.rule: one for one in tt.health(tmp_path / "run")}
+    one = found["learning-rate"]
+    assert (one.first_step, one.last_step) == (run.steps[0], run.steps[-1])
 
 
 CODE = """
@@ -134,9 +181,15 @@ def test_a_kill_costs_nothing_that_was_written(tmp_path: Path, delay: float) -> 
     program.wait()
     run = tt.open(tmp_path / "run")
     steps, means = run.series("gradient/0", "mean")
-    assert set(written.tolist()) <= set(steps.tolist())
+    written_steps = set(steps.tolist())
+    assert set(written.tolist()) <= written_steps
     assert list(steps) == sorted(set(steps))
     assert run.check()
+    strides = run.strides
+    assert strides[-1][1] > strides[0][1] > 1
+    for step in range(steps[-1]):
+        stride = next((stride for first, stride in reversed(strides) if first <= step), 1)
+        assert step % stride != 0 or step in written_steps
     for step, mean in list(zip(steps.tolist(), means.tolist(), strict=True))[::29]:
         values = np.random.default_rng(step * 8).standard_normal(16)
         assert mean == pytest.approx(values.mean(), rel=1e-12)
@@ -146,3 +199,10 @@ def test_a_kill_costs_nothing_that_was_written(tmp_path: Path, delay: float) -> 
 def test_a_size_that_is_none_is_refused(tmp_path: Path, disk: object) -> None:
     with pytest.raises((TypeError, ValueError), match="disk must be bytes from 1000000 on"):
         tt.record(tmp_path / "run", disk=disk)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("disk", ["0", "-1", "10", "1e9", "inf", "500MiB", "2 gigabytes"])
+def test_the_command_refuses_the_same_sizes(tmp_path: Path, disk: str) -> None:
+    answer = tensortap("run", "--disk", disk, "program.py", folder=tmp_path)
+    assert answer.returncode == 2
+    assert f"or none, not '{disk}'" in answer.stderr
