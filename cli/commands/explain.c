@@ -76,8 +76,10 @@ static void put_next(page *p, const tt_answer *answer)
 
 static void put_finding(page *p, size_t number, const tt_answer *found)
 {
-    (void)tt_buf_printf(&p->line, "%zu. %s %s: %s%s", number, tt_severity_text(found->severity),
-                        found->rule, found->sentence,
+    (void)tt_buf_printf(&p->line, "%zu. %s %s: ", number, tt_severity_text(found->severity), found->rule);
+    if (found->rank_count == 1)
+        (void)tt_buf_printf(&p->line, "rank %d: ", (int)found->ranks[0]);
+    (void)tt_buf_printf(&p->line, "%s%s", found->sentence,
                         found->likelihood == TT_LIKELIHOOD_LIKELY ? " (likely)" : "");
     put(p);
     (void)tt_buf_text(&p->line, "   evidence:");
@@ -125,6 +127,15 @@ static void put_notes(page *p, const tt_answers *notes, bool is_fate)
     }
 }
 
+/* A number, or the mean of a tensor: NaN or Inf if it holds any. */
+static double value_of(const tt_point *point)
+{
+    const tt_stats *stats = &point->stats;
+    if ((point->products & TT_PRODUCT_STATS) == 0)
+        return point->scalar;
+    return stats->nan > 0 ? NAN : stats->posinf + stats->neginf > 0 ? HUGE_VAL : stats->mean;
+}
+
 /* The first and the latest value of each loss and learning rate. */
 static void put_numbers(page *p, tt_run *run)
 {
@@ -136,10 +147,9 @@ static void put_numbers(page *p, tt_run *run)
             tt_run_points(run, 0, site) == 0 || tt_run_point(run, 0, site, 0, &first, NULL) < 0 ||
             tt_run_point(run, 0, site, -1, &latest, NULL) < 0)
             continue;
-        bool is_tensor = (first.products & TT_PRODUCT_STATS) != 0;
         (void)tt_buf_printf(&p->line, "%s: %s at step %" PRId64 ", %s at step %" PRId64, name,
-                            tt_screen_number(is_tensor ? first.stats.mean : first.scalar), first.step,
-                            tt_screen_number(is_tensor ? latest.stats.mean : latest.scalar), latest.step);
+                            tt_screen_number(value_of(&first)), first.step,
+                            tt_screen_number(value_of(&latest)), latest.step);
         put(p);
         shown++;
     }

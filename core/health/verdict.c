@@ -156,13 +156,24 @@ static void say_gaps(const tt_seen *seen, tt_buf *out)
                             (int)seen->unjoined, seen->unjoined == 1 ? "" : "s");
 }
 
+/* In short: an answer of its own says it whole. */
+static void say_stop(const char *stopped, tt_buf *out)
+{
+    enum { MOST = 100 };
+    size_t len = strcspn(stopped, "\n"), cut = len;
+    if (len > MOST)
+        for (cut = MOST; cut > 0 && stopped[cut] != ' ';)
+            cut--;
+    (void)tt_buf_printf(out, "; the program was %.*s%s", (int)cut, stopped, cut < len ? " ..." : "");
+}
+
 static void say_what_was_seen(const tt_findings *findings, const tt_seen *seen, tt_buf *out)
 {
     (void)tt_buf_printf(out, "nothing found in %lld step%s%s", (long long)seen->steps,
                         seen->steps == 1 ? "" : "s",
                         seen->steps < ENOUGH ? ", too few for most rules" : "");
     if (seen->stopped != NULL)
-        (void)tt_buf_printf(out, "; the program was %.200s", seen->stopped);
+        say_stop(seen->stopped, out);
     say_gaps(seen, out);
     if (findings->unread > 0)
         (void)tt_buf_printf(out, "; %lld points are damaged", (long long)findings->unread);

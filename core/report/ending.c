@@ -10,10 +10,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 enum { TEXT_MOST = 400, RANKS_MOST = 1 << 20 };
 
-typedef enum fate { GOES_ON, ENDED, RAISED, FOLLOWED, DEAD, MISSING, LEFT_OUT, FATE_COUNT_ } fate;
+enum { SILENT = 10 }; /* seconds after which a live run waits for something */
+
+typedef enum fate { GOES_ON, ENDED, RAISED, FOLLOWED, DEAD, GONE, MISSING, LEFT_OUT, FATE_COUNT_ } fate;
 
 typedef struct rank_end {
     fate fate;
@@ -36,6 +40,14 @@ tt_status tt_ranks_append(const int32_t *ranks, size_t count, tt_buf *out)
     return out->st;
 }
 
+static const char *find_info(const tt_run *run, int32_t f, const char *key)
+{
+    for (int32_t i = 0; tt_run_info_key(run, f, i) != NULL; i++)
+        if (strcmp(tt_run_info_key(run, f, i), key) == 0)
+            return tt_run_info_value(run, f, i);
+    return NULL;
+}
+
 /* The number of ranks that the job had, by its files; 0: only one recorded. */
 static int32_t count_ranks(const tt_run *run)
 {
@@ -46,11 +58,26 @@ static int32_t count_ranks(const tt_run *run)
         if (run->taps[f]->rank >= RANKS_MOST)
             return 0;
         world = run->taps[f]->rank >= world ? run->taps[f]->rank + 1 : world;
-        for (int32_t i = 0; tt_run_info_key(run, f, i) != NULL; i++)
-            if (strcmp(tt_run_info_key(run, f, i), "world_size") == 0) {
-                long size = strtol(tt_run_info_value(run, f, i), NULL, 10);
-                world = size > world && size < RANKS_MOST ? (int32_t)size : world;
-            }
+        const char *text = find_info(run, f, "world_size");
+        long size = text != NULL ? strtol(text, NULL, 10) : 0;
+        world = size > world && size < RANKS_MOST ? (int32_t)size : world;
+    }
+    return world;
+}
+
+/* With how many ranks a run went on that was resumed; INT32_MAX: it was not. */
+static int32_t count_resumed(const tt_run *run)
+{
+    int64_t latest = -1;
+    int32_t world = INT32_MAX;
+    for (int32_t f = 0; f < run->count; f++) {
+        const char *resumed = find_info(run, f, "resumed"); /* launch and step */
+        const char *step = resumed != NULL ? strrchr(resumed, ' ') : NULL;
+        const char *size = find_info(run, f, "world_size");
+        if (step == NULL || size == NULL || strtoll(step, NULL, 10) <= latest)
+            continue;
+        latest = strtoll(step, NULL, 10);
+        world = (int32_t)strtol(size, NULL, 10);
     }
     return world;
 }
@@ -123,21 +150,106 @@ static void add(tt_answers *out, const char *path, tt_severity severity, const c
     tt_answers_put(out, &found);
 }
 
-/* Far behind the others, although it did not end before them. */
-static bool is_late(const rank_end *end, int64_t first, int64_t last, bool is_live)
+/* The smallest last step above `above` among these ranks; INT64_MAX: none. */
+static int64_t next_last(const rank_end *ends, const int32_t *ranks, size_t count, int64_t above)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < count; i++)
+        if (ends[ranks[i]].last_step > above && ends[ranks[i]].last_step < least)
+            least = ends[ranks[i]].last_step;
+    return least;
+}
+
+static void append_group(const rank_end *ends, const int32_t *ranks, size_t count, int64_t step,
+                         tt_buf *out)
+{
+    int32_t *same = malloc(count * sizeof *same); /* owned */
+    size_t of = 0;
+    for (size_t i = 0; same != NULL && i < count; i++)
+        if (ends[ranks[i]].last_step == step)
+            same[of++] = ranks[i];
+    (void)tt_buf_printf(out, "%" PRId64 " (", step);
+    (void)tt_ranks_append(same, of, out);
+    (void)tt_buf_text(out, ")");
+    free(same);
+}
+
+/* ", the last step is 11", or "; the last recorded steps are 11 (rank 5), 12 (ranks 0 to 4)": a rank that is killed
+ * loses up to half a second of what it has seen. */
+static const char *say_last(const rank_end *ends, const int32_t *ranks, size_t count, const char *mark,
+                            tt_answers *out)
+{
+    enum { NAMED = 3 };
+    int64_t first = next_last(ends, ranks, count, -1), last = first, step = first;
+    if (first == INT64_MAX)
+        return tt_answers_text(out, "%s nothing is recorded", mark);
+    for (size_t i = 0; i < count; i++)
+        last = ends[ranks[i]].last_step > last ? ends[ranks[i]].last_step : last;
+    if (first == last)
+        return tt_answers_text(out, "%s the last step is %" PRId64, mark, last);
+    tt_buf text = { 0 };
+    (void)tt_buf_printf(&text, "%s the last recorded steps are ", *mark == ',' ? ";" : mark);
+    int groups = 0;
+    for (; step != INT64_MAX && groups <= NAMED; groups++)
+        step = next_last(ends, ranks, count, step);
+    bool is_range = groups > NAMED;
+    for (step = first; step != INT64_MAX;
+         step = is_range && step == first ? last : next_last(ends, ranks, count, step)) {
+        (void)tt_buf_text(&text, step == first ? "" : is_range ? " to " : ", ");
+        append_group(ends, ranks, count, step, &text);
+    }
+    return tt_answers_take(out, &text);
+}
+
+/* Far behind the others, although it did not end before them; behind at all, if all of them wait. */
+static bool is_late(const rank_end *end, int64_t first, int64_t last, bool is_live, bool is_silent)
 {
     int64_t behind, span;
     if (__builtin_sub_overflow(last, end->last_step, &behind) ||
         __builtin_sub_overflow(last, first, &span))
         return false; /* steps that nobody counted */
+    if (is_live && is_silent)
+        return end->fate == GOES_ON && behind > 0;
+    if (end->fate == GOES_ON && end->last_step < 0)
+        return false; /* it has just begun */
     return (end->fate == GOES_ON || end->fate == ENDED) && behind > 2 &&
            behind > (is_live ? span / 2 : span / 10);
+}
+
+/* For how many seconds no file was written. */
+static int64_t silence_of(const tt_run *run)
+{
+    time_t latest = 0;
+    for (int32_t f = 0; f < run->count; f++) {
+        struct stat about;
+        if (stat(run->taps[f]->path, &about) == 0 && about.st_mtime > latest)
+            latest = about.st_mtime;
+    }
+    return latest > 0 ? (int64_t)(time(NULL) - latest) : 0;
+}
+
+static void add_late(const tt_run *run, const rank_end *ends, int32_t world, int32_t *ranks, bool is_live,
+                     const char *path, tt_answers *out)
+{
+    const tt_totals totals = tt_run_totals(run);
+    int64_t silence = is_live ? silence_of(run) : 0;
+    size_t count = 0;
+    for (int32_t rank = 0; rank < world; rank++)
+        if (is_late(&ends[rank], totals.first_step, totals.last_step, is_live, silence >= SILENT))
+            ranks[count++] = rank;
+    if (count == 0)
+        return;
+    const char *waits =
+        silence >= SILENT ? tt_answers_text(out, "; no rank has written for %" PRId64 " s", silence) : "";
+    add(out, path, TT_SEVERITY_WARNING, "late", ranks, count, ends[ranks[0]].last_step, " is late",
+        " are late",
+        tt_answers_text(out, "%s, of others %" PRId64 "%s", say_last(ends, ranks, count, ":", out),
+                        totals.last_step, waits));
 }
 
 static void add_ranks(const tt_run *run, const rank_end *ends, int32_t world, int32_t *ranks,
                       bool is_live, const char *path, tt_answers *out)
 {
-    const tt_totals totals = tt_run_totals(run);
     int32_t cause = tt_run_stopped_first(run), first = cause >= 0 ? run->taps[cause]->rank : -1;
     size_t count;
     const tt_severity worse = first >= 0 ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING;
@@ -147,10 +259,9 @@ static void add_ranks(const tt_run *run, const rank_end *ends, int32_t world, in
             stop_of(run, &ends[first], out));
     list_group(ends, world, DEAD, ranks, &count);
     if (count > 0) {
-        int64_t last = ends[ranks[0]].last_step;
-        add(out, path, is_cause ? TT_SEVERITY_WARNING : worse, "killed", ranks, count, last,
-            " was killed or crashed", " were killed or crashed",
-            last >= 0 ? tt_answers_text(out, ", the last step is %" PRId64, last) : "");
+        add(out, path, is_cause ? TT_SEVERITY_WARNING : worse, "killed", ranks, count,
+            ends[ranks[0]].last_step, " was killed or crashed", " were killed or crashed",
+            say_last(ends, ranks, count, ",", out));
     }
     list_group(ends, world, RAISED, ranks, &count);
     if (count > 1) {
@@ -177,15 +288,12 @@ static void add_ranks(const tt_run *run, const rank_end *ends, int32_t world, in
     if (count > 0)
         add(out, path, TT_SEVERITY_NOTE, "not-recorded", ranks, count, -1, " did not record",
             " did not record", tt_answers_text(out, ": %s only were to", chosen_ranks(run)));
-    count = 0;
-    for (int32_t rank = 0; rank < world; rank++)
-        if (is_late(&ends[rank], totals.first_step, totals.last_step, is_live))
-            ranks[count++] = rank;
+    list_group(ends, world, GONE, ranks, &count);
     if (count > 0)
-        add(out, path, TT_SEVERITY_WARNING, "late", ranks, count, ends[ranks[0]].last_step, " is late",
-            " are late",
-            tt_answers_text(out, ": the last step is %" PRId64 ", of others %" PRId64,
-                            ends[ranks[0]].last_step, totals.last_step));
+        add(out, path, TT_SEVERITY_NOTE, "left", ranks, count, ends[ranks[0]].last_step, " left", " left",
+            tt_answers_text(out, "%s: the run went on with %d ranks",
+                            say_last(ends, ranks, count, ",", out), (int)count_resumed(run)));
+    add_late(run, ends, world, ranks, is_live, path, out);
 }
 
 /* Adds how the ranks of a job of several ended: the exception that was first, ranks that were killed, that lost
@@ -200,6 +308,7 @@ static tt_status add_ending(const tt_run *run, const char *path, tt_answers *out
     tt_status st = ends != NULL && ranks != NULL ? TT_OK : TT_ENOMEM;
     bool goes_on = false;
     const char *chosen = chosen_ranks(run);
+    int32_t resumed = count_resumed(run);
     for (int32_t rank = 0; st == TT_OK && rank < world; rank++)
         ends[rank] = (rank_end){ .fate = chosen == NULL || is_among(chosen, rank) ? MISSING : LEFT_OUT,
                                  .file = -1,
@@ -211,8 +320,9 @@ static tt_status add_ending(const tt_run *run, const char *path, tt_answers *out
             continue; /* a process that it has forked */
         bool is_open = !file.is_closed && tt_file_is_written(file.path);
         goes_on |= is_open;
-        ends[tap->rank] =
-            (rank_end){ .fate = fate_of(&file, is_open), .file = f, .last_step = file.last_step };
+        ends[tap->rank] = (rank_end){ .fate = tap->rank >= resumed ? GONE : fate_of(&file, is_open),
+                                      .file = f,
+                                      .last_step = file.last_step };
     }
     if (st == TT_OK)
         add_ranks(run, ends, world, ranks, goes_on, path, out);

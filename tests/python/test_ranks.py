@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -125,6 +126,36 @@ def test_a_missing_and_a_late_rank_are_named(
     assert "ranks 3, 5, 6 have no file; the job had 8 ranks" in text
     assert "rank 2 is late: the last step is 19, of others 99" in text
     assert "ranks 0 to 2, 4, 7" in text
+
+
+def test_ranks_that_a_resumed_run_has_no_more_are_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for world, resume in ((4, False), (2, True)):
+        monkeypatch.setenv("WORLD_SIZE", str(world))
+        for rank in range(world):
+            monkeypatch.setenv("RANK", str(rank))
+            with tt.record(tmp_path / "run", resume=resume) as run:
+                for _ in range(40):
+                    run.log("loss", 0.5)
+                    run.step()
+    text = tensortap("show", "run", folder=tmp_path, COLUMNS="200").stdout
+    assert "ranks 2, 3 left, the last step is 39: the run went on with 2 ranks" in text
+    assert "late" not in text
+
+
+def test_explain_names_the_rank_and_a_loss_that_is_not_finite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        with tt.record(tmp_path / "run") as run:
+            for step in range(30):
+                run.tensor("loss/here", torch.tensor([math.nan if step > 9 and rank else 0.5]))
+                run.step()
+    text = tensortap("explain", "run", folder=tmp_path).stdout
+    assert "1. error nonfinite: rank 1: loss/here" in text
 
 
 def record_some(rank: int, world: int, folder: str, options: dict[str, Any]) -> list[Any]:
