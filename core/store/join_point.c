@@ -262,6 +262,20 @@ size_t tt_join_room(const tt_gathering *g)
     return (size_t)g->run->count * TT_MESH_DIMS + 64;
 }
 
+/* Do other groups of ranks hold the same as the first?  Else they are no replicas of it: stages of a pipeline whose
+ * modules have one name, or rows of a batch that nobody has split in a way that is known. */
+static bool is_replicated(const tt_holding *all, size_t count, const tt_holding **parts, int64_t classes)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (tt_holding_is_alike(&all[0], &all[i]))
+            continue;
+        bool has_twin = all[i].number < classes && parts[all[i].number] != NULL;
+        if (!has_twin || !is_equal(&parts[all[i].number]->point, &all[i].point))
+            return false;
+    }
+    return true;
+}
+
 bool tt_join_is_possible(const tt_stats *s)
 {
     return tt_join_can_count(s->count, s->nan, s->posinf, s->neginf, s->zeros);
@@ -300,7 +314,7 @@ tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, c
         if (!tt_holding_is_alike(&all[0], &all[i])) {
             if (is_single(all[i].mesh)) /* a stage of a pipeline: it has other layers */
                 return TT_UNPLACED;
-            continue; /* another group of ranks: a replica of the whole */
+            continue; /* another group of ranks */
         }
         const tt_holding **at = &parts[all[i].number];
         if (*at != NULL) {
@@ -313,7 +327,7 @@ tt_outcome tt_join_point(const tt_gathering *g, tt_holding *all, size_t count, c
             return TT_INCOMPLETE;
         elements += all[i].point.stats.count;
     }
-    if (is_guess && out->is_unequal)
+    if ((is_guess && out->is_unequal) || !is_replicated(all, count, parts, classes))
         return TT_UNPLACED;
     int64_t expected = tt_holding_count_whole(&all[0]);
     bool has_stats = (all[0].point.products & TT_PRODUCT_STATS) != 0;

@@ -232,7 +232,7 @@ class Steps(optimizers.Listener):
         for one in self.watched:
             named = one.named_modules()
             kinds = [] if is_private() else [class_of(module) for _, module in named]
-            record(partial(settings.of_parameters, one.parameters(), f"{one.prefix}model"))
+            record(partial(settings.of_parameters, one.parameters(), f"{one.own_prefix}model"))
             self._record_batch(one)
             record(partial(settings.of_modules, named, kinds), partial(settings.of_files, kinds))
         self._settings.is_first = False

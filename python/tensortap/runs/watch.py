@@ -203,10 +203,19 @@ class Watched:
             unscale=unseen(self.steps.unscale, is_traced=False),
         )
         self.kind = type(unwrapped(model)).__name__
-        prefix = f"{name}:" if name else self._prefix()
+        parameters = list(tensors_of(walk(model)))
+        self.is_named = bool(name)  # by the user
+        self.own_prefix = self.prefix = f"{name}:" if name else self._prefix()
+        self.paths = {
+            path for path, m, is_called in walk(model) if path and is_called and can_run(m)
+        }
+        self.paths.update(path for path, _, _ in parameters)
+        if (whole := self._find_whole()) is not None:
+            self.prefix = whole.prefix
+        prefix = self.prefix
         for path, module, is_called in walk(model):
-            self._add(module, prefix + (path or ROOT), is_called and can_run(module))
-        parameters = [(prefix + path, module, key) for path, module, key in tensors_of(walk(model))]
+            self._add(module, self._name(path), is_called and can_run(module))
+        parameters = [(prefix + path, module, key) for path, module, key in parameters]
         self.core.set_parameters(parameters)
         buffers = [
             (prefix + path, module, key)
@@ -215,13 +224,12 @@ class Watched:
         ]
         self.core.set_buffers(buffers)
         if program.rank_and_size()[1] > 1:
-            named = [(prefix + (path or ROOT), module) for path, module, _ in walk(model)]
+            named = [(self._name(path), module) for path, module, _ in walk(model)]
             tensors = [name for name, _, _ in (*parameters, *buffers)]
             Places.of(recorder).add(model, named, tensors)
             if any(keeps_own_statistics(module) for _, module, _ in buffers):
                 recorder.note(OWN_STATISTICS)
         self._model = ref(model)
-        self.prefix = prefix
         self._notes: set[str] = set()  # those that were written
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         wrappers = {wrapper_of(module) for module in model.modules()}
@@ -251,7 +259,7 @@ class Watched:
     def named_modules(self) -> list[tuple[str, Any]]:
         """Return the modules by the paths that the run has for them."""
         model = self._model()
-        return [] if model is None else [(self.prefix + (p or ROOT), m) for p, m, _ in walk(model)]
+        return [] if model is None else [(self._name(path), m) for path, m, _ in walk(model)]
 
     def parameters(self) -> list[Any]:
         """Return its parameters that are still there."""
@@ -270,6 +278,20 @@ class Watched:
         others = [w.kind for w in self.recorder.watchers if isinstance(w, Watched)]
         same = others.count(self.kind)
         return f"{self.kind}{same + 1 if same else ''}:" if others else ""
+
+    def _find_whole(self) -> Watched | None:
+        """Return the first of the models that are parts of one with this: stages of a pipeline.
+
+        They have one class and, below the root, no name in common.
+        """
+        others = (w for w in self.recorder.watchers if isinstance(w, Watched) and not w.is_named)
+        parts = [] if self.is_named else [w for w in others if w.kind == self.kind]
+        is_part = parts and self.paths and all(self.paths.isdisjoint(w.paths) for w in parts)
+        return parts[0] if is_part else None
+
+    def _name(self, path: str) -> str:
+        """Return the name that the run has for the module at this path."""
+        return self.prefix + path if path else self.own_prefix + ROOT
 
     def _add(self, module: torch.nn.Module, name: str, is_called: bool) -> None:
         """Watch the calls of a module, and record its class, once in a run."""
