@@ -1,6 +1,7 @@
 /* checker.c -- the table of rules, and the two ways to feed them: a run that is there, and one that
  * is being written.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "health/dropout.h"
 #include "health/rule.h"
 #include "health/verdict.h"
 #include "report/settings.h"
@@ -126,6 +127,8 @@ static tt_status complete(const inquiry *q, const char *path, tt_findings *found
                        &TT_ANSWER(NOTE, NOTE, .rule = "unplaced",
                                   .sentence = "the run does not say where its tensors belong: each "
                                               "rank was looked at alone"));
+    if (st == TT_OK && q->joined != NULL)
+        st = tt_fail_plain(err, tt_dropout_note(run, notes));
     tt_verdict_note_unchecked(found);
     return st < 0 ? st : tt_fail_plain(err, notes->st);
 }

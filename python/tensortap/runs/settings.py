@@ -275,6 +275,16 @@ def of_torch(autocast: str) -> Found:
     yield "torch/autocast", autocast
 
 
+def hash_of_generators() -> float:
+    """Return a hash of the states of torch's generators, as a number; they stay as they are."""
+    import torch
+
+    found = hashlib.sha256(torch.default_generator.get_state().numpy().tobytes())
+    if torch.cuda.is_initialized():
+        found.update(torch.cuda.get_rng_state().numpy().tobytes())
+    return float(int.from_bytes(found.digest()[:6], "little"))  # exactly, as a double
+
+
 def of_loaders(loaders: Iterable[Any]) -> Found:
     """Yield what DataLoaders give out."""
     for i, one in enumerate(list(loaders)[:MOST_OF_A_KIND]):

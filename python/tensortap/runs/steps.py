@@ -18,6 +18,7 @@ import itertools
 import math
 import time
 from array import array
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
@@ -27,7 +28,7 @@ from tensortap.display import session
 from tensortap.models.living import all_held, held, holders, living
 from tensortap.models.modules import class_of
 from tensortap.private.optimizers import scale_tensor_of, stepping_scaler
-from tensortap.runs import optimizers, settings
+from tensortap.runs import optimizers, program, settings
 from tensortap.runs.program import is_private
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD, IS_SHARDED = 1, 2, 4, 8  # tt_state_bit o
 #: Notes about parameters that no optimizer has: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
 UNFINISHED = "has no step of an optimizer"
+RANDOM_STATE = "tensortap/random_state"  # core/health/dropout.c
 ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
 
 
@@ -195,8 +197,17 @@ class Steps(optimizers.Listener):
         """Look once the first step is over, and again when optimizers or models change."""
         if self._first is None:
             self._first = self.recorder.current_step
+            self._record_random_state()
         elif self._is_changed and self.recorder.current_step > self._first:
             self.warn_of_gaps()
+
+    def _record_random_state(self) -> None:
+        """Record a hash of the state of torch's generators, by which ranks are compared."""
+        if program.rank_and_size()[1] == 1:
+            return
+        with suppress(Exception):  # under a mode that makes no real tensors
+            state = settings.hash_of_generators()
+            self.recorder._log_at(self.recorder.current_step, RANDOM_STATE, state)
 
     def warn_of_gaps(self) -> None:
         """Warn about globs that match nothing and parameters without an optimizer."""
