@@ -250,7 +250,7 @@ class Steps(optimizers.Listener):
 
     def _record_batch(self, one: Watched) -> None:
         one.batch_size = one.core.batch_size
-        self._settings.record(partial(settings.of_batch, one.core, f"{one.prefix}batch"))
+        self._settings.record(partial(settings.of_batch, one.core, f"{one.own_prefix}batch"))
 
     def _search(self, age: float) -> None:
         """Search for schedulers and DataLoaders, once, if the run is so old: it takes 50 ms."""
