@@ -228,9 +228,18 @@ static void conclude(difference *d, const char *rule, tt_answers *out)
     tt_answers_put(out, &premise);
 }
 
-static bool is_left_out(const char *key, const char *ignore)
+/* Did other numbers of ranks share the batch?  What one of them was called with is a part of it. */
+static bool has_other_world(const tt_run *a, const tt_run *b)
 {
-    return strncmp(key, "tensortap/", 10) == 0 || (ignore != NULL && tt_glob_match(ignore, key));
+    const char *x = tt_run_info(a, "world_size"), *y = tt_run_info(b, "world_size");
+    return x != NULL && y != NULL && strcmp(x, y) != 0;
+}
+
+static bool is_left_out(const char *key, bool is_split, const char *ignore)
+{
+    const char *name = strrchr(key, ':') != NULL ? strrchr(key, ':') + 1 : key;
+    return strncmp(key, "tensortap/", 10) == 0 || (is_split && strncmp(name, "batch/", 6) == 0) ||
+           (ignore != NULL && tt_glob_match(ignore, key));
 }
 
 tt_status tt_settings_compare(const tt_run *a, const tt_run *b, const char *ignore,
@@ -242,20 +251,22 @@ tt_status tt_settings_compare(const tt_run *a, const tt_run *b, const char *igno
     if (st == TT_OK)
         st = tt_settings_read(b, &in_b);
     bool are_known = st == TT_OK && in_a.count > 0 && in_b.count > 0;
+    bool is_split = has_other_world(a, b);
     const char *commits[2] = { commit_of(a), commit_of(b) };
     if (are_known && commits[0] != NULL && commits[1] != NULL && strcmp(commits[0], commits[1]) != 0)
         add_line(&code, "the commit", commits[0], commits[1]);
     for (size_t i = 0; are_known && i < in_a.count; i++) {
         const tt_setting *one = &in_a.items[i];
         const char *other = find_partner(&in_b, one->key, rename, false);
-        if (is_left_out(one->key, ignore) || (other != NULL && strcmp(one->value, other) == 0))
+        if (is_left_out(one->key, is_split, ignore) || (other != NULL && strcmp(one->value, other) == 0))
             continue;
         if (other == NULL || strncmp(one->key, "code/", 5) != 0 || !is_same_file(one->value, other))
             add_line(is_code(one->key) ? &code : &set, one->key, one->value, other);
     }
     for (size_t i = 0; are_known && i < in_b.count; i++) {
         const tt_setting *one = &in_b.items[i];
-        if (find_partner(&in_a, one->key, rename, true) == NULL && !is_left_out(one->key, ignore))
+        if (find_partner(&in_a, one->key, rename, true) == NULL &&
+            !is_left_out(one->key, is_split, ignore))
             add_line(is_code(one->key) ? &code : &set, one->key, NULL, one->value);
     }
     conclude(&set, "settings", out);
