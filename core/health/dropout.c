@@ -70,11 +70,13 @@ tt_status tt_dropout_note(tt_run *run, tt_answers *notes)
         return TT_ENOMEM;
     const char *alike = NULL; /* the path of one */
     tt_module module;
+    int32_t count = 0;
     for (int32_t i = 0, seen = 0;
          alike == NULL && seen < MODULES_MOST && tt_run_module(run, 0, i, &module) == TT_OK; i++) {
         if (strstr(module.class_name, "Dropout") == NULL || !drops(run, module.path))
             continue;
-        int32_t site = tt_run_find(run, tt_answers_text(notes, "activation/%s", module.path)), count = 0;
+        int32_t site = tt_run_find(run, tt_answers_text(notes, "activation/%s", module.path));
+        count = 0;
         for (int32_t f = 0; site >= 0 && f < run->count; f++)
             count += read_holder(run, f, site, states, &held[count]);
         alike = is_alike(held, count) ? module.path : NULL;
@@ -85,9 +87,9 @@ tt_status tt_dropout_note(tt_run *run, tt_answers *notes)
         tt_answer note = TT_ANSWER(NOTE, NOTE, .rule = "dropout-seeds");
         note.sentence = tt_answers_text(
             notes,
-            "all ranks had the same random state at the first step: dropout (%s) probably drops the same "
+            "%d ranks had the same random state at the first step: dropout (%s) probably drops the same "
             "places on each, although each has other rows",
-            alike);
+            (int)count, alike);
         note.remedy =
             "for masks of its own on each rank: torch.manual_seed(seed + rank) once the model is there";
         tt_answers_put(notes, &note);

@@ -53,7 +53,7 @@ def test_equal_masks_of_replicas_are_noted(tmp_path: Path, way: str) -> None:
     ((severity, sentence),) = sentences(tmp_path / "run")
     assert severity == "note"
     assert sentence == (
-        "all ranks had the same random state at the first step: dropout (blocks.0.drop) probably "
+        "2 ranks had the same random state at the first step: dropout (blocks.0.drop) probably "
         "drops the same places on each, although each has other rows"
     )
 

@@ -280,7 +280,7 @@ def hash_of_generators() -> float:
     import torch
 
     found = hashlib.sha256(torch.default_generator.get_state().numpy().tobytes())
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found.update(torch.cuda.get_rng_state().numpy().tobytes())
     return float(int.from_bytes(found.digest()[:6], "little"))  # exactly, as a double
 
