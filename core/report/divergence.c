@@ -42,6 +42,16 @@ static bool has_ranks(const tt_run *run)
     return run->count > 0 && run->taps[0]->rank != run->taps[run->count - 1]->rank;
 }
 
+/* Does a run hold sketches of tokens? */
+static bool has_tokens(const tt_run *run)
+{
+    static const char tokens[] = "tensortap/tokens/";
+    for (int32_t site = 0; site < tt_run_site_count(run); site++)
+        if (strncmp(tt_run_site_name(run, site), tokens, sizeof tokens - 1) == 0)
+            return true;
+    return false;
+}
+
 static void add_first(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff *diff)
 {
     tt_answers *all = &diff->answers;
@@ -63,6 +73,8 @@ static void add_first(tt_run *a, tt_run *b, const tt_diff_options *options, tt_d
     tt_answer_number(&found, "floor", s->first.floor);
     const char *path_a = tt_answers_run(all, a, options->paths[0]),
                *path_b = tt_answers_run(all, b, options->paths[1]);
+    if (has_tokens(a) && has_tokens(b)) /* a trainer and an engine differ in shape everywhere */
+        tt_answers_next(all, &found, "tensortap diff --align tokens %s %s", path_a, path_b);
     tt_answers_next(all, &found, "tensortap report %s %s", path_a, path_b);
     tt_answers_next(all, &found, "tensortap stats %s %s --step %" PRId64 ":%" PRId64, path_a,
                     tt_answers_word(all, s->name), s->first.step, s->first.step);
