@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import tensortap
+from tensortap.display.lines import wrapped
 
 if TYPE_CHECKING:
     from tensortap.implementations.comparison import Comparison
@@ -35,13 +36,25 @@ def compare(options: dict[str, str], a: str, b: str) -> int:
     with tensortap.Run(a) as left, tensortap.Run(b) as right:
         if "weights" in options:
             weights = compare_weights(left, right, (a, b))
-            print(json.dumps(weights.as_dict()) if "json" in options else weights.text)
+            if "json" in options:
+                print(json.dumps(weights.as_dict()))
+            else:
+                show(weights.text)
             return 0 if weights.is_equal else 1
         found = compare_runs(left, right, map=options.get("map"), names=(a, b))
     if "write-map" in options:
         found.to_map(options["write-map"])
-    print(json.dumps(as_dict(found)) if "json" in options else found.text)
+    if "json" in options:
+        print(json.dumps(as_dict(found)))
+    else:
+        show(found.text)
     return {"differs": 1, "nothing to compare": 2}.get(found.verdict, 0)
+
+
+def show(text: str) -> None:
+    """Print a text, its lines as long as the terminal is wide."""
+    for line in text.splitlines():
+        print(wrapped(line))
 
 
 def as_dict(found: Comparison) -> dict[str, object]:

@@ -11,12 +11,10 @@ import json
 import math
 import os
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,6 +27,7 @@ from tensortap.blackbox import box, file
 from tensortap.blackbox.replayer import Replayer, run_eagerly
 from tensortap.blackbox.verdict import VERDICTS, conclude
 from tensortap.commands.run import Watcher, supervise
+from tensortap.display.lines import wrapped
 from tensortap.operators import origin_report
 from tensortap.runs.program import MASK, hash_of
 from tensortap.runs.replay import find
@@ -40,7 +39,6 @@ from tensortap.commands import replay
 replay.child(sys.argv[1])
 """
 SCHEMA = 1  # of the answer as JSON: docs/schemas/replay.json
-INDENT = 4  # of a line that continues another
 QUICK = 60.0  # seconds up to the failing step: then the program is run from its first one
 SECONDS = 30  # that the other ranks have to end after the first
 Facts = dict[str, Any]
@@ -248,21 +246,6 @@ def print_result(result: dict[str, Any], run: str, is_json: bool) -> None:
     else:
         for line in answer.lines:
             print(line if line in answer.next else wrapped(line))
-
-
-def wrapped(line: str) -> str:
-    """Return a line in several that fit the terminal; as it is where there is none."""
-    columns = shutil.get_terminal_size((0, 0)).columns
-    if len(line) <= columns or not columns:
-        return line
-    inner = len(line) - len(line.lstrip()) + INDENT
-    return textwrap.fill(
-        line,
-        columns,
-        subsequent_indent=" " * inner,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 # ---- the process that runs the program
