@@ -11,11 +11,15 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Verdict = Literal["bits", "rounding", "differs", "nothing to compare"]
 PairVerdict = Literal["bits", "rounding", "differs"]
 MOST_NAMED = 6
+ADVICE = "look at"  # what a hint begins with that says what to do
 NUMBERS = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$|\||\[)")
 
 
@@ -45,10 +49,11 @@ class First:
 
     Attributes:
         a, b: The names of the two sites.
-        deviation: Of the median token.
+        deviation: Of the token that *of* names.
         floor: What rounding explains there.
         tokens: How many tokens are beyond it, and which in words: `64 of 64`.
         hints: What is known of its input and its parameters.
+        of: The `median` token, or the `worst` if it is only some.
     """
 
     a: str
@@ -57,6 +62,20 @@ class First:
     floor: float
     tokens: str
     hints: tuple[str, ...] = ()
+    of: Literal["median", "worst"] = "median"
+
+    def lines(self) -> Iterator[str]:
+        """Yield them in words."""
+        is_same = self.a == self.b.partition("[")[0]
+        where = self.a if is_same else f"{self.a} = {self.b}"
+        yield (
+            f"they part at {where}: {self.deviation:.1e} in "
+            f"the {self.of} token where rounding explains {self.floor:.1e}, in {self.tokens} tokens"
+        )
+        known = [hint for hint in self.hints if not hint.startswith(ADVICE)]
+        advice = [hint for hint in self.hints if hint.startswith(ADVICE)]
+        if self.hints:
+            yield "  " + ": ".join(filter(None, (", ".join(known), *advice)))
 
 
 @dataclass(repr=False)
@@ -99,44 +118,34 @@ class Comparison:
         """The answer in a few lines."""
         return "\n".join(self._lines())
 
-    def _lines(self) -> list[str]:
+    def _lines(self) -> Iterator[str]:
         same, of, constant = self.parameters
         rest = f" ({constant} are constant and identify nothing)" if constant else ""
-        lines = [f"{same} of {of} parameters have the same content{rest}"] if of else []
-        lines += [f"  {line}" for line in relations(self.pairs)]
+        if of:
+            yield f"{same} of {of} parameters have the same content{rest}"
+        for line in relations(self.pairs):
+            yield f"  {line}"
         if self.verdict == "nothing to compare":
-            return [
-                *lines,
-                "nothing to compare: no site of one is a site of the other",
-                *self.notes,
-            ]
-        shared = self.shared or f"{self.tokens} tokens in both"
-        lines.append(f"{len(self.pairs)} sites paired, {shared}")
-        lines += self.notes
-        if self.first is None:
-            worst = max(self.pairs, key=lambda pair: pair.deviation)
-            is_equal = self.verdict == "bits"
-            lines.append(
-                "equal in every bit"
-                if is_equal
-                else f"the same but for rounding: at most {worst.deviation:.1e}, in {worst.a}"
-            )
+            yield "nothing to compare: no site of one is a site of the other"
+            yield from self.notes
+            return
+        yield f"{len(self.pairs)} sites paired, {self.shared or f'{self.tokens} tokens in both'}"
+        if self.first is not None:
+            yield from self.first.lines()
+        elif self.verdict == "bits":
+            yield "equal in every bit"
         else:
-            first = self.first
-            where = first.a if first.a == first.b else f"{first.a} = {first.b}"
-            lines.append(
-                f"they part at {where}: {first.deviation:.1e} in the median token where rounding "
-                f"explains {first.floor:.1e}, in {first.tokens} tokens"
-            )
-            lines += [f"  {hint}" for hint in first.hints]
-        left = folded(self.unpaired_a)
-        if left:
-            lines.append(f"not compared (no counterpart): {few(left)}")
+            worst = max(self.pairs, key=lambda pair: pair.deviation)
+            yield f"the same but for rounding: at most {worst.deviation:.1e}, in {worst.a}"
+        yield from self.notes
+        if self.unpaired_a:
+            yield f"not compared (no counterpart): {few(folded(self.unpaired_a))}"
         if self.refused:
-            lines.append(
-                f"not compared (unlike points): {few(folded([a for a, _, _ in self.refused]))}"
-            )
-        return lines
+            sites: dict[str, list[str]] = defaultdict(list)
+            for name, _, why in self.refused:
+                sites["unlike points" if why.startswith("unlike") else why].append(name)
+            for why, names in sites.items():
+                yield f"not compared ({why}): {few(folded(names))}"
 
     def to_map(self, path: str | Path) -> None:
         """Write the pairs as JSON, for `map=` after it was corrected by hand."""

@@ -22,9 +22,9 @@ MOST, MOST_OF_ONE = 16, 64  # times the largest base: of the median token, of th
 ONE = 4  # times the base: of the worst token
 
 
-def base_of(x: Rows, y: Rows) -> float:
-    """Return what the rounding of one site explains."""
-    eps, f32 = max(x.eps, y.eps), EPS["float32"]
+def base_of(x: Rows, y: Rows, coarse: float = 0.0) -> float:
+    """Return what the rounding of one site explains; *coarse*: that of quantised weights."""
+    eps, f32 = max(x.eps, y.eps, coarse), EPS["float32"]
     own = eps if eps > f32 else 0.0
     summed = min(eps, f32)
     return 2 * own + 2 * summed * (1 + math.sqrt(max(x.width, LEAST_WIDTH)))
@@ -41,9 +41,9 @@ class Floor:
     def __init__(self) -> None:
         self._median = self._worst = self._base = 0.0  # the largest so far
 
-    def judge(self, x: Rows, y: Rows, found: Any) -> tuple[float, bool]:
-        """Return the floor of the median token, and whether the site is within it."""
-        base = base_of(x, y)
+    def judge(self, x: Rows, y: Rows, found: Any, coarse: float = 0.0) -> tuple[float, float, bool]:
+        """Return the floors of the median and the worst token, and whether the site is within."""
+        base = base_of(x, y, coarse)
         self._base = max(self._base, base)
         median, worst = median_of(found), float(found.max())
         floor = min(max(base, PASSED_ON * self._median), MOST * self._base)
@@ -51,9 +51,9 @@ class Floor:
         is_within = median <= floor and worst <= most
         if is_within:
             self._median, self._worst = max(self._median, median), max(self._worst, worst)
-        return floor, is_within
+        return floor, most, is_within
 
-    def beyond(self, x: Rows, y: Rows, found: Any) -> Any:
+    def beyond(self, x: Rows, y: Rows, found: Any, coarse: float = 0.0) -> Any:
         """Return which tokens are further apart than rounding explains."""
-        base = base_of(x, y)
+        base = base_of(x, y, coarse)
         return found > min(max(base, PASSED_ON * self._median), MOST * self._base)

@@ -21,10 +21,10 @@ from tensortap.implementations.sites import Site
 from tensortap.models.modules import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tensortap.implementations.rows import Rows
-    from tensortap.implementations.weights import Match
+    from tensortap.implementations.weights import Match, Weight
 
 LIKE = 1e-3  # two points that are no further apart are the same, in float32 ...
 LIKE_SHORT = 3e-2  # ... and in types with less bits
@@ -50,11 +50,17 @@ class Candidate:
     name_b: str
     x: Rows
     y: Rows
-    how: str  # "weights", "container", "value", "position", "map"
+    how: str  # "weights", "container", "value", "position", "name", "map"
     relation: str = ""
+    parts: tuple[Site, ...] = ()  # of a concatenation; one of them is *a* or *b*
 
     def __post_init__(self) -> None:
         self.found = self.x.apart(self.y)
+
+    @property
+    def coarse(self) -> float:
+        """What the rounding of quantised weights explains."""
+        return max(site.coarse for site in (self.a, self.b, *self.parts))
 
     @property
     def distance(self) -> float:
@@ -90,8 +96,14 @@ def _has(name: str, words: tuple[str, ...]) -> bool:
 class Pairing:
     """The pairs of two models, and what could not be paired."""
 
-    def __init__(self, sites_a: list[Site], sites_b: list[Site], matches: list[Match]) -> None:
-        self.sites_a, self.sites_b, self.matches = sites_a, sites_b, matches
+    def __init__(
+        self,
+        sites_a: list[Site],
+        sites_b: list[Site],
+        matches: list[Match],
+        weights: tuple[list[Weight], list[Weight]],
+    ) -> None:
+        self.sites_a, self.sites_b, self.matches, self.weights = sites_a, sites_b, matches, weights
         self.pairs: list[Candidate] = []
         self.refused: list[tuple[str, str, str]] = []
         self.used_a: set[tuple[str, int]] = set()
@@ -114,6 +126,35 @@ class Pairing:
         paired = {pair.name_a for pair in self.pairs}
         self.refused = [one for one in self.refused if one[0] not in paired]
 
+    def parameters(self, pair: Candidate) -> dict[str, str]:
+        """Say of each parameter of a pair how its content differs."""
+        if pair.parts:
+            names = {site.name for site in pair.parts}
+            one = pair.b.name if pair.a.name in names else pair.a.name
+            return {
+                f"{part.owner.rpartition('.')[2]}.{part.key}": m.difference()
+                for m in self.matches
+                for part, whole in ((m.a, m.b), (m.b, m.a))
+                if part.owner in names and whole.owner == one
+            }
+        mine, theirs = (
+            {w.key: w for w in some if w.owner == site.name}
+            for some, site in zip(self.weights, (pair.a, pair.b), strict=True)
+        )
+        found = {
+            m.a.key: m.difference()
+            for m in self.matches
+            if (m.a.owner, m.b.owner) == (pair.a.name, pair.b.name)
+        }
+        for key, weight in mine.items():
+            other = theirs.get(key)
+            # A constant one matches nothing by content; here it is known which is which.
+            if key not in found and other is not None and other.shape == weight.shape:
+                found[key] = weight.against(other)
+            elif key not in found and not weight.is_constant:
+                found[key] = "without a counterpart"
+        return found
+
     # ---- helpers
 
     def _add(self, pair: Candidate, *others: Site) -> None:
@@ -124,6 +165,12 @@ class Pairing:
         for site in others:
             (self.used_a if site in self.sites_a else self.used_b).add(site.key)
 
+    def _refuse(self, name_a: str, name_b: str, a: Iterable[Site], b: Iterable[Site]) -> None:
+        """Leave sites out that are the same point, but cannot be compared."""
+        self.refused.append((name_a, name_b, UNKNOWN_ORDER))
+        self.used_a.update(site.key for site in a)
+        self.used_b.update(site.key for site in b)
+
     def _views(self, a: Site, b: Site, how: str, relation: str = "") -> list[Candidate]:
         """Return the ways in which two sites can be compared, the nearest first."""
         found = [
@@ -133,6 +180,16 @@ class Pairing:
             if x.fits(y)
         ]
         return sorted(found, key=lambda one: one.distance)
+
+    def _unlikeness(self, view: Candidate) -> tuple[bool, bool, bool, int, float]:
+        """Return what ranks sites of equal content: not where its parameters are, another kind."""
+        a, b = view.a, view.b
+        is_elsewhere = not any(
+            m.a.owner == a.name and b.name and f"{m.b.owner}.".startswith(f"{b.name}.")
+            for m in self.matches
+        )
+        are_unlike = a.is_leaf != b.is_leaf, not is_similar(a, b)
+        return is_elsewhere, *are_unlike, abs(a.end - b.end), view.distance
 
     def _is_free(self, a: Site, b: Site) -> bool:
         return a.key not in self.used_a and b.key not in self.used_b
@@ -175,7 +232,7 @@ class Pairing:
             return self._views(a, b, "weights", m.relation)  # its rows are no outputs
         chosen, other = x.columns(m.in_a), y.columns(m.in_b)
         if chosen is None or other is None:
-            self.refused.append((a.name, b.name, UNKNOWN_ORDER))
+            self._refuse(a.name, b.name, (a,), (b,))
             return []
         return [Candidate(a, b, a.name, b.name, chosen, other, "weights", m.relation)]
 
@@ -186,13 +243,23 @@ class Pairing:
         for m in self.matches:
             if m.a.is_matrix and m.part == word:
                 groups[(m.a if side == 0 else m.b).owner].append(m)
-        for owner, members in groups.items():
-            members.sort(key=lambda m: int((m.in_a if side == 0 else m.in_b)[0]))
-            parts = [(m.b if side == 0 else m.a).owner for m in members]
+        for owner, found in groups.items():
             ones = self._by_name[side].get(owner, [])
-            others = [self._by_name[1 - side].get(part, []) for part in parts]
+            members = self._parts(found, side)
+            parts = [(m.b if side == 0 else m.a).owner for m in members]
+            others = [self._by_name[1 - side][part] for part in parts]
             for call in range(min(map(len, (ones, *others)), default=0)):
                 self._join(ones[call], [some[call] for some in others], members, side)
+
+    def _parts(self, found: list[Match], side: int) -> list[Match]:
+        """Return one match for each range of rows: of layers with equal content the first left."""
+        used = self.used_b if side == 0 else self.used_a
+        members: dict[int, Match] = {}
+        for m in found:
+            sites = self._by_name[1 - side].get((m.b if side == 0 else m.a).owner, [])
+            if sites and sites[0].key not in used:
+                members.setdefault(int((m.in_a if side == 0 else m.in_b)[0]), m)
+        return [members[start] for start in sorted(members)]
 
     def _join(self, one: Site, several: list[Site], members: list[Match], side: int) -> None:
         used, used_others = (self.used_a, self.used_b) if side == 0 else (self.used_b, self.used_a)
@@ -215,8 +282,10 @@ class Pairing:
         known = [rows for rows in chosen if rows is not None]
         joined = known[0].joined(known[1:]) if len(known) == len(chosen) else None
         if joined is None or whole is None:
-            names = (one.name, name) if side == 0 else (name, one.name)
-            self.refused.append((*names, UNKNOWN_ORDER))
+            if side == 0:
+                self._refuse(one.name, name, (one,), several)
+            else:
+                self._refuse(name, one.name, several, (one,))
             return
         name_one = one.name + ("[0]" if len(one.parts) > 1 else "")
         # The last of several ends when all are there.
@@ -226,6 +295,7 @@ class Pairing:
             pair = Candidate(one, last, name_one, name, whole, joined, "weights", relation)
         else:
             pair = Candidate(last, one, name, name_one, joined, whole, "weights", relation)
+        pair.parts = tuple(several)
         self._add(pair, *several)
 
     def _pair_containers(self) -> None:
@@ -263,6 +333,20 @@ class Pairing:
 
     def _pair_rest(self) -> None:
         """Pair what is left between its neighbours: by value, else the only one of its kind."""
+        for _, views in self._left():
+            like = [view for view in views if view.is_like]
+            if like:
+                self._add(min(like, key=self._unlikeness))
+        for a, views in self._left():
+            same = [v for v in views if v.a.is_leaf and v.b.is_leaf and is_similar(a, v.b)]
+            named = [v for v in same if v.b.name == a.name]
+            if named or len({v.b.key for v in same}) == 1:
+                chosen = (named or same)[0]
+                chosen.how = "name" if named else "position"
+                self._add(chosen)
+
+    def _left(self) -> Iterator[tuple[Site, list[Candidate]]]:
+        """Yield each site without a partner, and what of the other model may be it."""
         for a in self.sites_a:
             if a.key in self.used_a or not a.parts:
                 continue
@@ -272,15 +356,7 @@ class Pairing:
                 for b in self.sites_b
                 if b.key not in self.used_b and b.parts and low <= b.end and b.start <= high
             ]
-            views = [view for b in near for view in self._views(a, b, "value")]
-            like = [view for view in views if view.is_like]
-            if like:
-                self._add(min(like, key=_unlikeness))
-                continue
-            same = [v for v in views if v.a.is_leaf and v.b.is_leaf and is_similar(a, v.b)]
-            if len({v.b.key for v in same}) == 1:
-                same[0].how = "position"
-                self._add(same[0])
+            yield a, [view for b in near for view in self._views(a, b, "value")]
 
     def _refute(self) -> None:
         """Refuse pairs that deviate although what they are a part of agrees."""
@@ -329,10 +405,5 @@ class Pairing:
             ]
             like = [view for view in views if float(view.found.max()) < LIKE]
             if like:
-                best = min(like, key=lambda v: (v.b.key in self.used_b, *_unlikeness(v)))
+                best = min(like, key=lambda v: (v.b.key in self.used_b, *self._unlikeness(v)))
                 self._add(best)
-
-
-def _unlikeness(view: Candidate) -> tuple[bool, bool, int, float]:
-    a, b = view.a, view.b
-    return a.is_leaf != b.is_leaf, not is_similar(a, b), abs(a.end - b.end), view.distance

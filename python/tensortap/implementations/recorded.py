@@ -14,7 +14,7 @@ import numpy as np
 
 from tensortap.implementations.comparison import read_map
 from tensortap.implementations.rows import EPS, Sketches
-from tensortap.implementations.sites import Site
+from tensortap.implementations.sites import Site, coarse_of
 from tensortap.implementations.stream import Tracker, given_by
 from tensortap.implementations.tokens import whole_keys
 from tensortap.implementations.verdict import compare_sites
@@ -104,7 +104,9 @@ class Recorded:
         below = f"{module}." if name else self.prefix
         is_leaf = not any(m.startswith(below) for m in self.modules if m != module)
         site = Site(name, kind, call, end - 1, end, 0, is_leaf)
-        site.shapes = tuple(w.shape for w in self.weights if w.owner == name)
+        own = [w for w in self.weights if w.owner == name]
+        site.shapes = tuple(w.shape for w in own)
+        site.coarse = max((coarse_of(w.key, w.dtype) for w in own), default=0.0)
         return site
 
     def _rows(
@@ -189,7 +191,7 @@ def compare_runs(
         corrections if places_a else None,
     )
     result.tokens = len(places_a)
-    result.shared, result.notes = shared, notes
+    result.shared, result.notes = shared, notes + result.notes
     for recorded, title, left in zip(
         (first, second), titles, (result.unpaired_a, result.unpaired_b), strict=True
     ):

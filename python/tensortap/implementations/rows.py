@@ -70,7 +70,11 @@ class Rows(ABC):
 
     @abstractmethod
     def apart(self, other: Self) -> Numbers:
-        """Return of each row the distance over the size of the larger."""
+        """Return of each row the distance over its size, or that of the median row if larger.
+
+        What rounding leaves of a row depends on the terms of its sums.  Where these cancel, or a
+        ReLU leaves little, it is not small because the row is.
+        """
 
     @abstractmethod
     def equals(self, other: Self) -> bool:
@@ -116,16 +120,15 @@ class Values(Rows):
         return Values(torch.cat([self.rows, *(one.rows for one in others)], 1))
 
     def apart(self, other: Values) -> Numbers:
-        """Return of each row the distance over the size of the larger; two NaN are no distance."""
+        """Return the distances; two NaN are no distance."""
         import torch
 
         a, b = self.rows.double(), other.rows.double()
         same = torch.eq(a, b) | (a.isnan() & b.isnan())
         gap = torch.where(same, 0.0, a - b).norm(dim=1)
         sizes = (x.nan_to_num(0, 0, 0).norm(dim=1) for x in (a, b))
-        size = torch.maximum(*sizes)
         gap = torch.where(gap.isnan(), math.inf, gap)
-        return np.asarray(torch.where(gap > 0, gap / size.clamp(min=1e-300), 0.0).cpu().numpy())
+        return _relative(gap.cpu().numpy(), torch.maximum(*sizes).cpu().numpy())
 
     def equals(self, other: Values) -> bool:
         """Return whether all are equal in every bit."""
@@ -186,10 +189,10 @@ class Sketches(Rows):
         return Sketches(np.sqrt(squares), sums, width, self.dtype)
 
     def apart(self, other: Sketches) -> Numbers:
-        """Estimate it of each row; of two that are not finite nothing is known."""
-        gap, size = _size(self.sums - other.sums), np.maximum(self.sizes, other.sizes)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.where(gap > 0, gap / np.maximum(size, 1e-300), 0.0)
+        """Estimate the distances; of two that are not finite nothing is known."""
+        with np.errstate(invalid="ignore"):
+            gap = _size(self.sums - other.sums)
+            found = _relative(gap, np.maximum(self.sizes, other.sizes))
         bad = ~np.isfinite(self.sizes), ~np.isfinite(other.sizes)
         found = np.where(bad[0] & bad[1], 0.0, found)
         return np.where(bad[0] ^ bad[1], math.inf, found)
@@ -202,6 +205,14 @@ class Sketches(Rows):
     def eps(self) -> float:
         """Half a unit in the last place; sketches are float32 at best."""
         return max(EPS[self.dtype], EPS["float32"])
+
+
+def _relative(gap: Numbers, size: Numbers) -> Numbers:
+    """Return distances over sizes, of which none counts as smaller than the median."""
+    known = size[np.isfinite(size)]
+    least = max(float(np.median(known)) if len(known) else 0.0, 1e-300)
+    with np.errstate(invalid="ignore"):
+        return np.where(gap > 0, gap / np.maximum(size, least), 0.0)
 
 
 def _size(sums: Numbers) -> Numbers:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensortap.implementations.comparison import Comparison, First, Pair
+from tensortap.implementations.comparison import ADVICE, Comparison, First, Pair
 from tensortap.implementations.floor import MOST, Floor, base_of, median_of
 from tensortap.implementations.pairing import Pairing
-from tensortap.implementations.weights import match
+from tensortap.implementations.weights import SAME, match
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from tensortap.implementations.comparison import PairVerdict
     from tensortap.implementations.pairing import Candidate
     from tensortap.implementations.sites import Site
-    from tensortap.implementations.weights import Match, Weight
+    from tensortap.implementations.weights import Weight
 
 HINTS = {  # words in the name or the class of a module -> what to look at
-    "norm": "look at eps",
-    "rotary": "look at the base and the positions",
-    "gelu": "look at the variant of the activation",
-    "act": "look at the variant of the activation",
-    "attention": "look at mask, scale and positions",
-    "attn": "look at mask, scale and positions",
+    "norm": "eps",
+    "rotary": "the base and the positions",
+    "gelu": "the variant of the activation",
+    "act": "the variant of the activation",
+    "attention": "mask, scale and positions",
+    "attn": "mask, scale and positions",
 }
 
 
@@ -39,32 +39,52 @@ def compare_sites(
 ) -> Comparison:
     """Pair the sites of two models and judge the pairs; *corrections* is None: there is nothing."""
     matches = match(weights_a, weights_b)
-    pairing = Pairing(sites_a, sites_b, matches)
+    pairing = Pairing(sites_a, sites_b, matches, (weights_a, weights_b))
     can_match = all(any(not w.is_constant for w in some) for some in (weights_a, weights_b))
     if corrections is not None and (matches or corrections or not can_match):
         pairing.run(corrections)
-    result = conclude(pairing, matches)
+    result = conclude(pairing)
     same = len({m.a.name for m in matches if not m.unlike})
     result.parameters = same, len(weights_a), sum(w.is_constant for w in weights_a)
+    if not matches:
+        there = {(w.name, w.shape) for w in weights_b}
+        alike = sum((w.name, w.shape) in there for w in weights_a if not w.is_constant)
+        if alike:
+            result.notes.append(
+                f"{alike} have the same name and shape in both, and another content: another "
+                "checkpoint, or weights that were not updated?"
+            )
     return result
 
 
-def conclude(pairing: Pairing, matches: list[Match]) -> Comparison:
+def conclude(pairing: Pairing) -> Comparison:
     """Judge the pairs in the order in which they are computed."""
     floor = Floor()
     result = Comparison("nothing to compare", refused=pairing.refused)
     for i, one in enumerate(pairing.pairs):
-        most, is_within = floor.judge(one.x, one.y, one.found)
+        most, worst, is_within = floor.judge(one.x, one.y, one.found, one.coarse)
         verdict: PairVerdict = (
             "bits" if one.x.equals(one.y) else "rounding" if is_within else "differs"
         )
         pair = Pair(one.name_a, one.name_b, one.how, one.relation, one.distance, verdict)
         result.pairs.append(pair)
         if not is_within and result.first is None:
-            beyond = floor.beyond(one.x, one.y, one.found)
+            beyond = floor.beyond(one.x, one.y, one.found, one.coarse)
             tokens = f"{int(beyond.sum())} of {len(one.found)}{_which(beyond)}"
-            hints = tuple(_hints(one, pairing.pairs[:i], matches))
-            result.first = First(pair.a, pair.b, pair.deviation, most, tokens, hints)
+            hints = tuple(_hints(one, pairing.pairs[:i], pairing))
+            if pair.deviation > most:
+                first = First(pair.a, pair.b, pair.deviation, most, tokens, hints)
+            else:  # it is a few tokens
+                far = float(one.found.max())
+                first = First(pair.a, pair.b, far, worst, tokens, hints, "worst")
+            result.first = first
+    coarse = max((one.coarse for one in pairing.pairs), default=0.0)
+    if coarse:
+        count = sum(one.coarse > 0 for one in pairing.pairs)
+        result.notes.append(
+            f"{count} sites have quantised weights, whose rounding explains up to {2 * coarse:.1e} "
+            "each: a smaller fault is not seen"
+        )
     if result.first is not None:
         result.verdict = "differs"
     elif result.pairs:
@@ -90,7 +110,7 @@ def _which(beyond: Any) -> str:
     return f" (rows {rows[0]} to {rows[-1]})" if is_run else f" (from row {rows[0]} on)"
 
 
-def _hints(one: Candidate, before: list[Candidate], matches: list[Match]) -> Iterator[str]:
+def _hints(one: Candidate, before: list[Candidate], pairing: Pairing) -> Iterator[str]:
     """Yield what is known of the input and the parameters of the site where they part."""
     x, y = one.a.given, one.b.given
     apart = None
@@ -100,13 +120,13 @@ def _hints(one: Candidate, before: list[Candidate], matches: list[Match]) -> Ite
     if apart is not None:
         yield f"its input agrees ({apart:.1e})"
     elif before:
-        yield f"all {len(before)} sites before it agree, the last is {before[-1].name_a}"
-    mine = [m for m in matches if m.a.owner == one.a.name and m.b.owner == one.b.name]
-    words = {m.difference() for m in mine}
-    if words:
-        what = "parameters are" if len(mine) > 1 else "parameter is"
-        yield f"its {what} {' or '.join(sorted(words))}"
+        most = max(pair.distance for pair in before)
+        yield f"all {len(before)} sites before it agree (at most {most:.1e})"
+    words = pairing.parameters(one)
+    for word in dict.fromkeys(words.values()):
+        keys = [key for key, other in words.items() if other == word]
+        yield f"its {' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} {word}"
     name = f"{one.a.kind} {one.a.name}".lower()
     hint = next((text for word, text in HINTS.items() if word in name), None)
-    if hint and all(word == "equal in every bit" for word in words):
-        yield hint
+    if hint and all(word in SAME for word in words.values()):
+        yield f"{ADVICE} {hint}"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.5  # of the rows that must be found
 MOST_LISTED = 10  # parameters that differ
+SAME = ("equal in every bit", "equal but for their types")
 MOST_TWINS = 64  # equal rows elsewhere that are looked at
 
 
@@ -65,7 +66,7 @@ class Weight:
     value: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
-        self.owner = self.name.rpartition(".")[0]
+        self.owner, _, self.key = self.name.rpartition(".")
         rows = self.axes["rows"]
         self.is_constant = not rows.counts.any() and bool((rows.digests == rows.digests[0]).all())
 
@@ -82,6 +83,14 @@ class Weight:
             raise ValueError(f"the digests of {name} make no sense")
         axes = {"rows": Axis(rest[2 : 2 + height]), "columns": Axis(rest[2 + height :])}
         return cls(name, DTYPES[dtype], shape, (int(rest[0]), int(rest[1])), axes, value)
+
+    def against(self, other: Weight) -> str:
+        """Say how its content differs from that of another of the same shape."""
+        if self.digest == other.digest:
+            return SAME[0]
+        if (self.axes["rows"].digests != other.axes["rows"].digests).any():
+            return "different"
+        return SAME[1] if self.dtype != other.dtype else "equal but for rounding to bfloat16"
 
     def size(self, axis: str) -> int:
         """Return the number of rows, columns or elements."""
@@ -150,9 +159,9 @@ class Match:
         if self.unlike:
             return f"equal but for {self.unlike} of {len(self.in_a)} {self.axes[0]}"
         if self.a.dtype != self.b.dtype:
-            return "equal but for their types"
+            return SAME[1]
         if self.a.digest == self.b.digest or self._has_equal_values():
-            return "equal in every bit"
+            return SAME[0]
         is_known = self.a.shape == self.b.shape or self.a.value is not None
         return f"equal {'but for' if is_known else 'after'} rounding to bfloat16"
 
@@ -301,7 +310,7 @@ class WeightComparison:
                 text = f"{best.unlike} of {len(best.in_a)} {best.axes[0]} differ"
                 result.different.append((weight.name, text))
             elif best is not None:
-                is_equal = best.difference() == "equal in every bit"
+                is_equal = best.difference() == SAME[0]
                 is_whole = weight.shape == best.b.shape
                 kind = result.equal if is_equal else result.rounded if is_whole else result.alike
                 kind.append(weight.name)
