@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -319,6 +320,37 @@ def test_the_command_records_an_engine_and_names_the_layer(tmp_path: Path) -> No
     assert "\ntensortap diff --align tokens run_a run_c\n" in by_name.stdout
     weights = run_command("diff", "--weights", "run_a", "run_c", folder=tmp_path)
     assert weights.returncode == 0, weights.stdout
+
+
+DIES = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+import torch, tensortap as tt
+from two_models import fused, split
+from test_compare_models import IDS
+model = fused(split(0)).eval()
+def die(*_):
+    run.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+with torch.no_grad(), tt.record("dead", model=model, keep="stats,tokens", inference=True) as run:
+    model(IDS)
+    model.blocks[1].down.register_forward_hook(die)
+    model(IDS.flip(1))
+"""
+
+
+def test_an_engine_that_dies_leaves_what_it_had_done(tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text(DIES.format(folder=str(Path(__file__).parent)))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    record(tmp_path / "whole", split(0), {"input_ids": IDS}, {"input_ids": IDS.flip(1)})
+    found = tt.diff(tmp_path / "whole", tmp_path / "dead", align="tokens")
+    assert (found.verdict, found.tokens) == ("rounding", IDS.numel()), found
+    assert f"; {IDS.numel()} only in {tmp_path / 'whole'}" in found.shared
+    text = "it ended in the middle of forward 1, whose tokens are left out"
+    assert f"{tmp_path / 'dead'}: {text}" in found.notes
+    assert len(found.pairs) > 25
 
 
 # ---- weights

@@ -46,6 +46,15 @@ class Recorded:
     def __init__(self, run: Run) -> None:
         self._forwards = Forwards(run)
         self.forwards, self.prefix = self._forwards.all, self._forwards.prefix
+        #: What of the run cannot be compared, in words.
+        self.lacks = ""
+        if run.state != "finished" and self._is_cut_off():
+            self.forwards = self.forwards[:-1]
+            self.lacks = (
+                f"it ended in the middle of forward {len(self.forwards)}, whose tokens are left out"
+            )
+        elif run.state in ("crashed", "stopped"):
+            self.lacks = f"it {run.state} after {len(self.forwards)} forwards"
         self.modules = self._forwards.modules
         self.given = [given_by(forward.arguments) for forward in self.forwards]
         #: Modules whose rows are not the tokens of a forward: how many rows, of how many tokens.
@@ -53,6 +62,13 @@ class Recorded:
         self.weights = [
             Weight.of_numbers(name, numbers) for name, numbers in self._forwards.weights.items()
         ]
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the last forward lacks what the one before has."""
+        if len(self.forwards) < 2:
+            return False
+        before, last = (one.points.keys() for one in self.forwards[-2:])
+        return last < before
 
     # ---- tokens
 
@@ -191,6 +207,9 @@ def compare_runs(
         corrections if places_a else None,
     )
     result.tokens = len(places_a)
+    notes += [
+        f"{t}: {one.lacks}" for t, one in zip(titles, (first, second), strict=True) if one.lacks
+    ]
     result.shared, result.notes = shared, notes + result.notes
     for recorded, title, left in zip(
         (first, second), titles, (result.unpaired_a, result.unpaired_b), strict=True
