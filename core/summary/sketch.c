@@ -39,6 +39,21 @@ const double tt_sketch_sin[TT_SKETCH_LANES] = {
     -0x1.49a40fb137f42p-3,
 };
 
+const double tt_sketch_cos_group[TT_SKETCH_LANES] = {
+    0x1.0000000000000p+0,  -0x1.2c3c79d0f991ap-1, -0x1.fee7320249b89p-1, 0x1.34ee459b5ef03p-1,
+    -0x1.a5e45a00c801bp-1, -0x1.f33ed229399cdp-1, -0x1.55d45b4b7b17fp-1, 0x1.1889a8e66a9b8p-2,
+};
+const double tt_sketch_sin_group[TT_SKETCH_LANES] = {
+    0x0.0p+0,
+    -0x1.9ebb428b511a9p-1,
+    0x1.0bf8d4649f669p-4,
+    0x1.984bd42a3d394p-1,
+    0x1.221691c918846p-1,
+    -0x1.c64730b4b936bp-3,
+    0x1.7d2d89ebc6a73p-1,
+    -0x1.ec693ac36de38p-1,
+};
+
 /* What is below may have lost squares to f32's least number. */
 static const double least_square = 0x1p-100;
 
@@ -94,11 +109,11 @@ void tt_sketch_turn(int64_t blocks, double out[16])
     }
 }
 
-/* The sums have turned by -theta at each block but the first. */
-static void finish(const tt_sketch_sums *sums, int64_t width, float *out)
+/* The sums have turned by -theta at each block but the first; *turn* is as much back.  Returns the square of
+ * the size. */
+static double finish(const tt_sketch_sums *sums, const double *turn, float *out)
 {
-    double square = 0, turn[2 * LANES];
-    tt_sketch_turn((width - 1) / BLOCK, turn);
+    double square = 0;
     for (size_t j = 0; j < LANES; j++) {
         double re = sums->re[j], im = sums->im[j], c = turn[2 * j], s = turn[2 * j + 1];
         out[1 + 2 * j] = (float)(re * c - im * s);
@@ -106,13 +121,20 @@ static void finish(const tt_sketch_sums *sums, int64_t width, float *out)
         square += sums->square[j];
     }
     out[0] = (float)sqrt(square);
+    return square;
 }
 
-/* Sums up one token, of which the walk gives the features.  False: it has to be done in f64. */
-static bool sketch_f32(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffer, float *out)
+/* Do the squares fit f32? */
+static bool fits_f32(double square)
+{
+    return square >= least_square && square < (double)INFINITY;
+}
+
+/* Sums up one token, of which the walk gives the features. */
+static double sketch_f32(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffer, const double *turn,
+                         float *out)
 {
     tt_sketch_sums sums = { 0 };
-    double square = 0;
     for (int64_t left = width; left > 0;) {
         float tile[TT_TILE];
         const void *run;
@@ -120,13 +142,11 @@ static bool sketch_f32(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffe
         add_f32(tt_tile_f32(dtype, run, tile, n), n, &sums);
         left -= (int64_t)n;
     }
-    for (size_t j = 0; j < LANES; j++)
-        square += sums.square[j];
-    finish(&sums, width, out);
-    return square >= least_square && square < (double)INFINITY;
+    return finish(&sums, turn, out);
 }
 
-static void sketch_f64(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffer, float *out)
+static void sketch_f64(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffer, const double *turn,
+                       float *out)
 {
     tt_sketch_sums sums = { 0 };
     for (int64_t left = width; left > 0;) {
@@ -136,7 +156,7 @@ static void sketch_f64(tt_walk *walk, tt_dtype dtype, int64_t width, void *buffe
         add_f64(tt_tile_f64(dtype, run, tile, n), n, &sums);
         left -= (int64_t)n;
     }
-    finish(&sums, width, out);
+    (void)finish(&sums, turn, out);
 }
 
 /* One token as a tensor of its own. */
@@ -154,21 +174,49 @@ static tt_tensor token_of(const tt_tensor *t, int64_t i)
     return row;
 }
 
+static void sketch_again(const tt_tensor *t, int64_t i, int64_t width, void *buffer, const double *turn,
+                         float *out)
+{
+    tt_tensor token = token_of(t, i);
+    tt_walk walk;
+    tt_walk_begin(&walk, &token, TT_ORDER_LOGICAL);
+    sketch_f64(&walk, t->dtype, width, buffer, turn, out);
+}
+
 void tt_sketch_compute(const tt_tensor *t, float *out)
 {
-    int64_t tokens = tt_sketch_tokens(t), width = tokens > 0 ? t->count / tokens : 0;
+    int64_t tokens = tt_sketch_tokens(t), width = tokens > 0 ? t->count / tokens : 1;
+    int64_t together = width <= TT_TILE ? TT_TILE / width : 1; /* tokens of a tile */
     uint64_t mode = tt_float_mode_begin();
+    double turn[2 * LANES];
     _Alignas(32) char buffer[TT_TILE_BYTES];
+    float tile[TT_TILE];
     tt_walk walk;
     tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
-    for (int64_t i = 0; i < tokens; i++, out += TT_SKETCH_FLOATS) {
-        if (t->dtype == TT_F64) {
-            sketch_f64(&walk, t->dtype, width, buffer, out);
-        } else if (!sketch_f32(&walk, t->dtype, width, buffer, out)) {
-            tt_tensor token = token_of(t, i);
-            tt_walk again;
-            tt_walk_begin(&again, &token, TT_ORDER_LOGICAL);
-            sketch_f64(&again, t->dtype, width, buffer, out);
+    tt_sketch_turn((width - 1) / BLOCK, turn);
+    for (int64_t i = 0; i < tokens; i += together) {
+        int64_t rows = together < tokens - i ? together : tokens - i;
+        const float *x = NULL;
+        if (t->dtype != TT_F64 && width <= TT_TILE) {
+            const void *run;
+            size_t n = tt_walk_next(&walk, buffer, (size_t)(rows * width), &run);
+            x = tt_tile_f32(t->dtype, run, tile, n);
+        }
+        for (int64_t k = 0; k < rows; k++, out += TT_SKETCH_FLOATS) {
+            double square = 0;
+            if (t->dtype == TT_F64) {
+                sketch_f64(&walk, t->dtype, width, buffer, turn, out);
+                continue;
+            }
+            if (x != NULL) {
+                tt_sketch_sums sums = { 0 };
+                add_f32(x + k * width, (size_t)width, &sums);
+                square = finish(&sums, turn, out);
+            } else {
+                square = sketch_f32(&walk, t->dtype, width, buffer, turn, out);
+            }
+            if (!fits_f32(square))
+                sketch_again(t, i + k, width, buffer, turn, out);
         }
     }
     tt_float_mode_end(mode);
