@@ -3,7 +3,8 @@
     held_out.py SET [SEEDS] [FIRST SEED]
 
 Models of transformers and timm against the implementations of ports.py.  Each set has its own
-architectures: `first` were known when the rule was made, `second` and `third` were not.  Prints
+architectures: `first` were known when the rule was made, the others were each measured before they
+were looked at.  Prints
 counts: pairs that differ by rounding only and were called different, faults whose layer and module
 were named.  In bfloat16, a fault is more than rounding if the median token of what its module
 returns moves by more than 2^-7, which is two roundings.
@@ -50,6 +51,13 @@ SETS: dict[str, dict[str, Callable[[int, int, int], ports.Pair]]] = {
         "T5": ports.t5,
         "Qwen3": partial(ports.llama_like, "Qwen3"),
         "timm mixer": ports.mixer,
+    },
+    "fourth": {
+        "Starcoder2": partial(ports.decoder, "Starcoder2"),
+        "StableLM": partial(ports.decoder, "StableLm"),
+        "Nemotron": partial(ports.decoder, "Nemotron"),
+        "RoBERTa": partial(ports.bert, kind="Roberta"),
+        "timm DeiT": partial(ports.timm_vit, is_distilled=True),
     },
 }
 KEEP = "stats,tokens"

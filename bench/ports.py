@@ -38,7 +38,7 @@ class Plan:
     groups: int = 0  # heads of keys and values; 0: as many as heads
     act: Callable[[Any], Any] = functional.gelu
     is_gated: bool = False
-    norm: str = "layer"  # or "rms", "rms+1"
+    norm: str = "layer"  # or "rms", "layer+1", "rms+1"
     order: str = "pre"  # or "post", "parallel", "shared" (parallel, with one norm)
     eps: float = 1e-5
     bias: bool = True
@@ -55,16 +55,18 @@ class Norm(nn.Module):
     def __init__(self, width: int, kind: str, eps: float) -> None:
         super().__init__()
         self.weight, self.kind, self.eps = nn.Parameter(torch.ones(width)), kind, eps
-        self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
+        self.bias = nn.Parameter(torch.zeros(width)) if "layer" in kind else None
 
     def forward(self, x: Any) -> Any:
         """Norm each token, in float32."""
         y = x.float()
-        if self.kind == "layer":
+        if "layer" in self.kind:
             y = y - y.mean(-1, keepdim=True)
         y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
         if self.kind == "rms+1":
             return (y * (1 + self.weight.float())).to(x.dtype)
+        if self.kind == "layer+1":
+            return (y * (1 + self.weight.float()) + self.bias.float()).to(x.dtype)
         y = y.to(x.dtype) * self.weight
         return y if self.bias is None else y + self.bias
 
@@ -439,9 +441,52 @@ def phi(seed: int, width: int, layers: int) -> Pair:
     return text(a, port, seed, has_positions=True, has_cache=True)
 
 
-def bert(seed: int, width: int, layers: int) -> Pair:
-    """Make BERT, norms behind."""
-    config = hf.BertConfig(
+def decoder(kind: str, seed: int, width: int, layers: int) -> Pair:
+    """Make Starcoder2, StableLM or Nemotron."""
+    options: dict[str, Any] = {}
+    if kind == "Starcoder2":
+        plan = Plan(width, 4, 3 * width, 2, gelu_tanh, rotary=1.0)
+        options = {"norm_epsilon": 1e-5, "use_bias": True, "sliding_window": None}
+        options |= {"residual_dropout": 0.0, "embedding_dropout": 0.0}
+        parts = {"up": ("mlp.c_fc",), "down": ("mlp.c_proj",)}
+    elif kind == "StableLm":
+        plan = Plan(width, 4, 2 * width, 2, silu, True, bias=False, rotary=0.25)
+        options = {"partial_rotary_factor": 0.25, "layer_norm_eps": 1e-5}
+        parts = {}
+    else:
+        relu2 = lambda x: functional.relu(x).square()  # noqa: E731
+        plan = Plan(width, 4, 3 * width, 2, relu2, norm="layer+1", bias=False, rotary=0.5)
+        options = {"partial_rotary_factor": 0.5, "norm_eps": 1e-5, "head_dim": width // 4}
+        parts = {"up": ("mlp.up_proj",), "down": ("mlp.down_proj",)}
+    config = getattr(hf, kind + "Config")(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        intermediate_size=plan.inner,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        **options,
+    )
+    a = getattr(hf, kind + "Model")(config)
+    fill(a, seed)
+    if plan.norm == "layer+1":
+        with torch.no_grad():
+            for name, p in a.named_parameters():
+                if p.ndim == 1 and "norm" in name and name.endswith("weight"):
+                    p.sub_(1)
+    port = Port(plan, layers, a.embed_tokens)
+    copy_blocks(port, a.layers, LLAMA | parts)
+    port.norm = norm_like(Norm(width, plan.norm, plan.eps), a.norm)
+    return text(a, port, seed, has_positions=True, has_cache=True)
+
+
+def bert(seed: int, width: int, layers: int, kind: str = "Bert") -> Pair:
+    """Make BERT, norms behind, or RoBERTa, whose positions begin at 2."""
+    config = getattr(hf, kind + "Config")(
         vocab_size=VOCABULARY,
         hidden_size=width,
         num_hidden_layers=layers,
@@ -449,13 +494,16 @@ def bert(seed: int, width: int, layers: int) -> Pair:
         intermediate_size=3 * width,
         max_position_embeddings=64,
         type_vocab_size=1,
+        layer_norm_eps=1e-12,
+        pad_token_id=1,
     )
-    a = hf.BertModel(config, add_pooling_layer=False)
+    a = getattr(hf, kind + "Model")(config, add_pooling_layer=False)
     fill(a, seed)
     with torch.no_grad():
         a.embeddings.token_type_embeddings.weight.zero_()
     plan = Plan(width, 4, 3 * width, order="post", eps=1e-12, is_causal=False)
     port = Port(plan, layers, a.embeddings.word_embeddings, a.embeddings.position_embeddings)
+    port.offset = 0 if kind == "Bert" else 2
     port.first = norm_like(Norm(width, "layer", 1e-12), a.embeddings.LayerNorm)
     q = "attention.self"
     copy_blocks(
@@ -585,17 +633,21 @@ def vit(seed: int, width: int, layers: int) -> Pair:
     return Pair(a, port, picture(seed), "pixel_values")
 
 
-def timm_vit(seed: int, width: int, layers: int) -> Pair:
-    """Make timm's ViT; its q, k and v are one weight as in the port."""
+def timm_vit(seed: int, width: int, layers: int, *, is_distilled: bool = False) -> Pair:
+    """Make timm's ViT, or DeiT; its q, k and v are one weight as in the port."""
+    from timm.models.deit import VisionTransformerDistilled
     from timm.models.vision_transformer import VisionTransformer
 
-    a = VisionTransformer(
+    kind = VisionTransformerDistilled if is_distilled else VisionTransformer
+    options = {} if is_distilled else {"global_pool": ""}
+    a = kind(
         img_size=24, patch_size=4, embed_dim=width, depth=layers, num_heads=4, num_classes=0,
-        mlp_ratio=2.0, global_pool="",
+        mlp_ratio=2.0, **options,
     )  # fmt: skip
     fill(a, seed)
     plan = Plan(width, 4, 2 * width, eps=1e-6, is_causal=False)
-    port = Picture(plan, layers, a.patch_embed.proj, a.cls_token, a.pos_embed)
+    first = torch.cat([a.cls_token, a.dist_token], 1) if is_distilled else a.cls_token
+    port = Picture(plan, layers, a.patch_embed.proj, first, a.pos_embed)
     copy_blocks(
         port,
         a.blocks,
