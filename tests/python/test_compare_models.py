@@ -133,6 +133,35 @@ def test_hints_tell_inputs_from_parameters_and_settings() -> None:
     assert "its weight is equal but for 1 of 64 rows" in first.hints
 
 
+@pytest.mark.parametrize(
+    ("shift", "which"),
+    [(1, " (positions from 5 on)"), (0, None)],
+)
+def test_tokens_that_part_are_named_by_position(shift: int, which: str | None) -> None:
+    a = split()
+    b = fused(a)
+    b.blocks[1].shift = shift
+    first = compare(a, b).first
+    assert (first and first.tokens.partition(" tokens")[0]) == (
+        which and f"{3 * (IDS.shape[1] - 5)} of {IDS.numel()}{which}"
+    )
+
+
+def test_a_sequence_that_parts_is_named() -> None:
+    a = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16))
+    b = torch.nn.Sequential(*a)
+    other = IDS.clone()
+    with torch.no_grad():
+        b[0] = torch.nn.Embedding(50, 16)
+        b[0].weight.copy_(a[0].weight)
+        b[0].weight[IDS[1, 3]] *= 1.01
+    first = tt.compare_models(a, b, IDS, other).first
+    assert first is not None
+    count = IDS.flatten().tolist().count(int(IDS[1, 3]))
+    assert first.tokens.startswith(f"{count} of 36 (position")
+    assert first.of == "worst"
+
+
 def test_a_layer_whose_parts_are_in_another_order_is_flagged() -> None:
     a = split()
     b = fused(a)
@@ -159,6 +188,19 @@ def test_padded_rows_are_compared_token_by_token() -> None:
     padded = {"input_ids": torch.cat([IDS, padding], 1), "attention_mask": mask}
     found = tt.compare_models(a, fused(a), padded, {"ids": IDS.flip(0)})
     assert (found.verdict, found.tokens) == ("rounding", IDS.numel())
+
+
+def test_a_stale_fused_weight_is_paired_as_in_the_other_layers() -> None:
+    a = split()
+    b = fused(a)
+    with torch.no_grad():
+        b.blocks[1].qkv.weight += 1e-2 * torch.randn(b.blocks[1].qkv.weight.shape)
+        b.blocks[1].qkv.bias += 1e-2 * torch.randn(b.blocks[1].qkv.bias.shape)
+    first = compare(a, b).first
+    assert first is not None
+    assert (first.a, first.b) == ("layers.1.self_attn.q_proj|k_proj|v_proj", "blocks.1.qkv")
+    assert any(hint.startswith("its q_proj.weight") for hint in first.hints)
+    assert any(hint.endswith(" are different") for hint in first.hints)
 
 
 def test_transposed_weights_are_found() -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import tensortap
+from tensortap import _core
 from tensortap.display.lines import wrapped
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def compare(options: dict[str, str], a: str, b: str) -> int:
 def show(text: str) -> None:
     """Print a text, its lines as long as the terminal is wide."""
     for line in text.splitlines():
-        print(wrapped(line))
+        print(wrapped(_core._escape(line)))
 
 
 def as_dict(found: Comparison) -> dict[str, object]:

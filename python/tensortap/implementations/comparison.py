@@ -5,13 +5,14 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from tensortap.display.table import escape, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,8 @@ class Pair:
 
     Attributes:
         a, b: Their names; `q_proj|k_proj|v_proj` is a concatenation, `layers.3[0]+[1]` a sum.
-        how: By which evidence: `weights`, `container`, `value`, `position` or `map`.
+        how: By which evidence: `weights`, `siblings` (as in the other layers), `container`,
+            `value`, `position`, `name` or `map`.
         relation: How their parameters hang together: `equal`, `transposed`, `q_proj|k_proj|v_proj`.
         deviation: Of the median token, relative to the size of its values.
         verdict: `bits`, `rounding` or `differs`.
@@ -158,22 +160,23 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        shown = "".join(
-            f"<tr><td>{html.escape(p.a)}</td><td>{html.escape(p.b)}</td><td>{p.how}</td>"
-            f"<td style='text-align:right'>{p.deviation:.1e}</td><td>{p.verdict}</td></tr>"
-            for p in self.pairs
-        )
-        head = "<tr><th>a</th><th>b</th><th>paired by</th><th>deviation</th><th></th></tr>"
-        table = f"<table>{head}{shown}</table>"
+        rows = [(p.a, p.b, p.how, f"{p.deviation:.1e}", p.verdict) for p in self.pairs]
+        heads = ("a", "b", "paired by", "deviation", "")
         return (
-            f"<pre>{html.escape(self.text)}</pre>"
-            f"<details><summary>{len(self.pairs)} pairs</summary>{table}</details>"
+            f"<pre>{escape(self.text)}</pre>"
+            f"<details><summary>{len(self.pairs)} pairs</summary>{table('', rows, heads)}</details>"
         )
 
 
 def fold(name: str) -> str:
     """Return a name with a star for each number of a layer."""
     return NUMBERS.sub("*", name)
+
+
+def filled(name: str, numbers: list[str]) -> str:
+    """Return a name with numbers in place of its stars."""
+    left = iter(numbers)
+    return re.sub(r"\*", lambda _: next(left, "*"), name)
 
 
 def folded(names: list[str]) -> list[str]:

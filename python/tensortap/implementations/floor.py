@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 128
 PASSED_ON = 4  # times the largest deviation so far
 MOST, MOST_OF_ONE = 16, 64  # times the largest base: of the median token, of the worst
-ONE = 4  # times the base: of the worst token
+ONE = 16  # times the base: of the worst token
+PASSED_ON_BY_ONE = 8  # times the largest of a worst token so far
 
 
 def base_of(x: Rows, y: Rows, coarse: float = 0.0) -> float:
@@ -47,7 +48,7 @@ class Floor:
         self._base = max(self._base, base)
         median, worst = median_of(found), float(found.max())
         floor = min(max(base, PASSED_ON * self._median), MOST * self._base)
-        most = min(max(ONE * base, PASSED_ON * self._worst), MOST_OF_ONE * self._base)
+        most = min(max(ONE * base, PASSED_ON_BY_ONE * self._worst), MOST_OF_ONE * self._base)
         is_within = median <= floor and worst <= most
         if is_within:
             self._median, self._worst = max(self._median, median), max(self._worst, worst)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tensortap.implementations.comparison import Comparison
     from tensortap.implementations.sites import Site
-    from tensortap.implementations.tokens import Tokens
+    from tensortap.implementations.tokens import Key, Tokens
 
 
 FIRST, SECOND = "first", "second"
@@ -81,9 +81,9 @@ def compare_models(
         sites_a, tokens_a = _run(first, inputs, FIRST)
         torch.set_rng_state(state)
         sites_b, tokens_b = _run(second, inputs if inputs_b is None else inputs_b, SECOND)
-    count = _align(sites_a, tokens_a, sites_b, tokens_b)
+    count, places = _align(sites_a, tokens_a, sites_b, tokens_b)
     result = compare_sites(
-        sites_a, sites_b, first.weights, second.weights, corrections if count else None
+        sites_a, sites_b, first.weights, second.weights, corrections if count else None, places
     )
     result.tokens = count
     result.notes += ["no token is in both inputs"] if count == 0 else []
@@ -202,13 +202,13 @@ def _run(model: Module | OnnxModel, inputs: Any, which: str) -> tuple[list[Site]
 
 def _align(
     sites_a: list[Site], tokens_a: Tokens | None, sites_b: list[Site], tokens_b: Tokens | None
-) -> int:
-    """Keep the rows of the tokens that both have, in the same order; return how many."""
+) -> tuple[int, list[Key] | None]:
+    """Keep the rows of the tokens that both have, in the same order; return how many, and which."""
     if tokens_a is None or tokens_b is None:
-        return max((len(site.parts[0]) for site in sites_a if site.parts), default=0)
+        return max((len(site.parts[0]) for site in sites_a if site.parts), default=0), None
     rows_a, rows_b = shared(tokens_a, tokens_b)
     for site in sites_a:
         site.keep(rows_a)
     for site in sites_b:
         site.keep(rows_b)
-    return len(rows_a)
+    return len(rows_a), [tokens_a.sequences[row] or (0, 0) for row in rows_a]

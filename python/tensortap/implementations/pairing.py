@@ -9,12 +9,13 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensortap.implementations.comparison import NUMBERS, filled, fold
 from tensortap.implementations.floor import median_of
 from tensortap.implementations.rows import EPS
 from tensortap.implementations.sites import Site
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LIKE = 1e-3  # two points that are no further apart are the same, in float32 ...
 LIKE_SHORT = 3e-2  # ... and in types with less bits
+LEAST_RATIO, LEAST_RATIO_SHORT = 100, 10  # by which what refutes a pair must be nearer
 UNKNOWN_ORDER = "sketches do not tell features that stand in another order or in parts"
 KINDS = (  # words in the names of classes of one kind
     ("norm", "rms"),
@@ -50,7 +52,7 @@ class Candidate:
     name_b: str
     x: Rows
     y: Rows
-    how: str  # "weights", "container", "value", "position", "name", "map"
+    how: str  # "weights", "siblings", "container", "value", "position", "name", "map"
     relation: str = ""
     parts: tuple[Site, ...] = ()  # of a concatenation; one of them is *a* or *b*
 
@@ -68,10 +70,19 @@ class Candidate:
         return median_of(self.found)
 
     @property
+    def is_short(self) -> bool:
+        """Whether a type has less bits than float32."""
+        return max(self.x.eps, self.y.eps) > EPS["float32"]
+
+    @property
+    def most_alike(self) -> float:
+        """How far apart the same point may be."""
+        return LIKE_SHORT if self.is_short else LIKE
+
+    @property
     def is_like(self) -> bool:
         """Whether the two may be the same point."""
-        is_short = max(self.x.eps, self.y.eps) > EPS["float32"]
-        return self.distance < (LIKE_SHORT if is_short else LIKE)
+        return self.distance < self.most_alike
 
 
 def joined_name(names: list[str]) -> str:
@@ -118,6 +129,7 @@ class Pairing:
         """Find all pairs."""
         self._pair_by_map(corrections)
         self._pair_owners()
+        self._pair_siblings()
         self._pair_containers()
         self._pair_rest()
         self._refute()
@@ -130,8 +142,17 @@ class Pairing:
         """Say of each parameter of a pair how its content differs."""
         if pair.parts:
             names = {site.name for site in pair.parts}
-            one = pair.b.name if pair.a.name in names else pair.a.name
-            return {
+            one, own = (
+                (pair.b.name, self.weights[0])
+                if pair.a.name in names
+                else (pair.a.name, self.weights[1])
+            )
+            keys = {
+                f"{w.owner.rpartition('.')[2]}.{w.key}": "different"
+                for w in own
+                if w.owner in names and not w.is_constant
+            }
+            return keys | {
                 f"{part.owner.rpartition('.')[2]}.{part.key}": m.difference()
                 for m in self.matches
                 for part, whole in ((m.a, m.b), (m.b, m.a))
@@ -296,6 +317,51 @@ class Pairing:
         else:
             pair = Candidate(last, one, name, name_one, joined, whole, "weights", relation)
         pair.parts = tuple(several)
+        order = np.concatenate(inside)
+        are_plain = all((i == np.arange(len(i))).all() for i in (order, *theirs))
+        pair.relation += "" if are_plain else ", permuted"
+        self._add(pair, *several)
+
+    def _pair_siblings(self) -> None:
+        """Pair what corresponds in the other layers: a weight of this one was changed or is stale.
+
+        That layers.1.gate_proj|up_proj = blocks.1.up and layers.3.… = blocks.3.… tells of layer 2.
+        """
+        known: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+        for pair in self.pairs:
+            a, b = ((site.name,) for site in (pair.a, pair.b))
+            if pair.parts:
+                names = tuple(site.name for site in pair.parts)
+                a, b = (names, b) if pair.a in pair.parts else (a, names)
+            numbers = {tuple(NUMBERS.findall(name)) for name in (*a, *b)}
+            if pair.how == "weights" and "permuted" not in pair.relation and len(numbers) == 1:
+                known[tuple(map(fold, a)), tuple(map(fold, b))] += 1
+        for (left, right), _ in known.most_common():
+            for site in self.sites_a:
+                if fold(site.name) == left[0] != site.name and site.key not in self.used_a:
+                    numbers = NUMBERS.findall(site.name)
+                    self._pair_like_siblings(
+                        *([filled(name, numbers) for name in names] for names in (left, right))
+                    )
+
+    def _pair_like_siblings(self, left: list[str], right: list[str]) -> None:
+        """Pair the first free calls of modules with these names."""
+        sites: list[list[Site]] = []
+        for names, table, used in zip(
+            (left, right), self._by_name, (self.used_a, self.used_b), strict=True
+        ):
+            free = [[s for s in table.get(n, []) if s.key not in used and s.parts] for n in names]
+            if not all(free):
+                return
+            sites.append([some[0] for some in free])
+        rows = [some[0].parts[0].joined([s.parts[0] for s in some[1:]]) for some in sites]
+        x, y = rows
+        if x is None or y is None or not x.fits(y):
+            return
+        a, b = (max(some, key=lambda s: s.end) for some in sites)
+        pair = Candidate(a, b, joined_name(left), joined_name(right), x, y, "siblings")
+        several = max(sites, key=len)
+        pair.parts = tuple(several) if len(several) > 1 else ()
         self._add(pair, *several)
 
     def _pair_containers(self) -> None:
@@ -359,27 +425,34 @@ class Pairing:
             yield a, [view for b in near for view in self._views(a, b, "value")]
 
     def _refute(self) -> None:
-        """Refuse pairs that deviate although what they are a part of agrees."""
+        """Refuse pairs that deviate although what they are a part of, or what follows, agrees."""
         self.pairs.sort(key=lambda p: (p.a.end, p.b.end))
         kept = []
         for i, pair in enumerate(self.pairs):
-            later = self._enclosing(pair, self.pairs[i + 1 :])
-            is_refuted = (
-                pair.how != "map"
-                and not pair.is_like
-                and later is not None
-                and later.is_like
-                and float(later.found.max()) < float(pair.found.max()) / 100
+            why = (
+                "" if pair.how == "map" or pair.is_like else self._doubt(pair, self.pairs[i + 1 :])
             )
-            if not is_refuted:
+            if not why:
                 kept.append(pair)
                 continue
-            assert later is not None
-            why = f"{pair.distance:.1e} apart, but {later.name_a} agrees to {later.distance:.1e}"
             self.refused.append((pair.name_a, pair.name_b, f"unlike points: {why}"))
             self.used_a.discard(pair.a.key)
             self.used_b.discard(pair.b.key)
         self.pairs = kept
+
+    def _doubt(self, pair: Candidate, later: list[Candidate]) -> str:
+        """Say why a pair that deviates are unlike points; "": they are not."""
+        outer = self._enclosing(pair, later)
+        if outer is not None and outer.is_like:
+            ratio = LEAST_RATIO_SHORT if outer.is_short else LEAST_RATIO
+            if float(outer.found.max()) * ratio < float(pair.found.max()):
+                return (
+                    f"{pair.distance:.1e} apart, but {outer.name_a} agrees to {outer.distance:.1e}"
+                )
+        by, rest = pair.x.factor(pair.y)
+        if rest < pair.most_alike and later and later[0].is_like:
+            return f"a factor of {by:.4g}, but {later[0].name_a} agrees: it is scaled elsewhere"
+        return ""
 
     def _enclosing(self, pair: Candidate, later: list[Candidate]) -> Candidate | None:
         """Return the first container that ends after a pair.

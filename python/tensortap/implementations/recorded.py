@@ -198,13 +198,14 @@ def compare_runs(
         for name in given:
             if recorded.prefix + name not in recorded.modules and name != ROOT:
                 raise ValueError(f"map names {name!r}, which is no module of {title}")
-    places_a, places_b, shared, notes = _shared(first, second, titles)
+    places_a, places_b, keys, shared, notes = _shared(first, second, titles)
     result = compare_sites(
         first.sites(places_a),
         second.sites(places_b),
         first.weights,
         second.weights,
         corrections if places_a else None,
+        keys,
     )
     result.tokens = len(places_a)
     notes += [
@@ -226,8 +227,8 @@ def compare_runs(
 
 def _shared(
     a: Recorded, b: Recorded, titles: tuple[str, str]
-) -> tuple[list[Place], list[Place], str, list[str]]:
-    """Find the tokens that both runs have; say how many only one has."""
+) -> tuple[list[Place], list[Place], list[Key] | None, str, list[str]]:
+    """Find the tokens that both runs have, and their keys; say how many only one has."""
     if not a.has_ids or not b.has_ids:
         return _in_order(a, b)
     _, guess = a.keys()
@@ -235,10 +236,9 @@ def _shared(
     tracker_b, keys_b = b.keys(known)
     tracker_a, keys_a = a.keys({key for keys in keys_b for key in keys if key is not None})
     is_causal = tracker_a.is_cached or tracker_b.is_cached
-    if not is_causal:
-        whole_a, whole_b = ([whole_keys(keys) for keys in some] for some in (keys_a, keys_b))
-        if _places(whole_a).keys() & _places(whole_b).keys():
-            keys_a, keys_b = whole_a, whole_b
+    whole_a, whole_b = ([whole_keys(keys) for keys in some] for some in (keys_a, keys_b))
+    if not is_causal and _places(whole_a).keys() & _places(whole_b).keys():
+        keys_a, keys_b = whole_a, whole_b
     at_a, at_b = _places(keys_a), _places(keys_b)
     both = [key for key in at_a if key in at_b]
     sequences = sum(1 for key in both if key[1] == 0)
@@ -253,7 +253,10 @@ def _shared(
                 f"{tracker.shifted} sequences of {title} do not begin at position 0: a cached "
                 "prefix, or positions that are shifted"
             )
-    return [at_a[key] for key in both], [at_b[key] for key in both], shared, notes
+    named = []  # a run that goes on with sequences does not have them whole
+    for (i, row), key in ((at_a[key], key) for key in both):
+        named.append((whole_a[i][row] or key) if not tracker_a.is_cached else (0, key[1]))
+    return [at_a[key] for key in both], [at_b[key] for key in both], named, shared, notes
 
 
 def _places(keys: list[list[Key | None]]) -> dict[Key, Place]:
@@ -266,7 +269,7 @@ def _places(keys: list[list[Key | None]]) -> dict[Key, Place]:
     return found
 
 
-def _in_order(a: Recorded, b: Recorded) -> tuple[list[Place], list[Place], str, list[str]]:
+def _in_order(a: Recorded, b: Recorded) -> tuple[list[Place], list[Place], None, str, list[str]]:
     """Pair the rows of the first forwards by their numbers: there are no ids."""
     places: list[Place] = []
     for i in range(min(len(a.forwards), len(b.forwards))):
@@ -274,7 +277,7 @@ def _in_order(a: Recorded, b: Recorded) -> tuple[list[Place], list[Place], str, 
         if count == b.count(i):
             places += [(i, row) for row in range(count)]
     notes = ["no ids of tokens: forwards and rows are paired in order"]
-    return places, places, f"{len(places)} rows in both", notes
+    return places, places, None, f"{len(places)} rows in both", notes
 
 
 def compare_weights(a: Run, b: Run, names: tuple[str, str] | None = None) -> WeightComparison:

@@ -77,6 +77,20 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def numbers(self) -> Numbers:
+        """Return numbers that are linear in the rows, as many lines."""
+
+    def factor(self, other: Rows) -> tuple[float, float]:
+        """Return by what all rows are multiplied to be nearest to others, and how far they are."""
+        x, y = self.numbers(), other.numbers()
+        size = float(np.vdot(x, x).real)
+        if not 0 < size < math.inf:
+            return 1.0, math.inf
+        by = float(np.vdot(x, y).real) / size
+        gap = np.linalg.norm(y - by * x, axis=1)
+        return by, float(_relative(gap, np.linalg.norm(y, axis=1)).max())
+
+    @abstractmethod
     def equals(self, other: Self) -> bool:
         """Return whether all are known to be equal in every bit."""
 
@@ -129,6 +143,10 @@ class Values(Rows):
         sizes = (x.nan_to_num(0, 0, 0).norm(dim=1) for x in (a, b))
         gap = torch.where(gap.isnan(), math.inf, gap)
         return _relative(gap.cpu().numpy(), torch.maximum(*sizes).cpu().numpy())
+
+    def numbers(self) -> Numbers:
+        """Return the elements."""
+        return np.asarray(self.rows.double().cpu().numpy())
 
     def equals(self, other: Values) -> bool:
         """Return whether all are equal in every bit."""
@@ -196,6 +214,10 @@ class Sketches(Rows):
         bad = ~np.isfinite(self.sizes), ~np.isfinite(other.sizes)
         found = np.where(bad[0] & bad[1], 0.0, found)
         return np.where(bad[0] ^ bad[1], math.inf, found)
+
+    def numbers(self) -> Numbers:
+        """Return the sums."""
+        return self.sums
 
     def equals(self, other: Sketches) -> bool:
         """Return False: equal sketches are no proof of equal bits."""

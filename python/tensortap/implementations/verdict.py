@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tensortap.implementations.comparison import PairVerdict
     from tensortap.implementations.pairing import Candidate
     from tensortap.implementations.sites import Site
+    from tensortap.implementations.tokens import Key
     from tensortap.implementations.weights import Weight
 
 HINTS = {  # words in the name or the class of a module -> what to look at
@@ -36,14 +37,22 @@ def compare_sites(
     weights_a: list[Weight],
     weights_b: list[Weight],
     corrections: dict[str, str] | None,
+    places: list[Key] | None = None,
 ) -> Comparison:
-    """Pair the sites of two models and judge the pairs; *corrections* is None: there is nothing."""
+    """Pair the sites of two models and judge the pairs.
+
+    Args:
+        sites_a, sites_b: Their sites.
+        weights_a, weights_b: Their parameters.
+        corrections: Pairs that are known; None: there is nothing to compare.
+        places: Of each token, its sequence and its position; None: not known.
+    """
     matches = match(weights_a, weights_b)
     pairing = Pairing(sites_a, sites_b, matches, (weights_a, weights_b))
     can_match = all(any(not w.is_constant for w in some) for some in (weights_a, weights_b))
     if corrections is not None and (matches or corrections or not can_match):
         pairing.run(corrections)
-    result = conclude(pairing)
+    result = conclude(pairing, places)
     same = len({m.a.name for m in matches if not m.unlike})
     result.parameters = same, len(weights_a), sum(w.is_constant for w in weights_a)
     if not matches:
@@ -57,7 +66,7 @@ def compare_sites(
     return result
 
 
-def conclude(pairing: Pairing) -> Comparison:
+def conclude(pairing: Pairing, places: list[Key] | None = None) -> Comparison:
     """Judge the pairs in the order in which they are computed."""
     floor = Floor()
     result = Comparison("nothing to compare", refused=pairing.refused)
@@ -70,7 +79,7 @@ def conclude(pairing: Pairing) -> Comparison:
         result.pairs.append(pair)
         if not is_within and result.first is None:
             beyond = floor.beyond(one.x, one.y, one.found, one.coarse)
-            tokens = f"{int(beyond.sum())} of {len(one.found)}{_which(beyond)}"
+            tokens = f"{int(beyond.sum())} of {len(one.found)}{_which(beyond, places)}"
             hints = tuple(_hints(one, pairing.pairs[:i], pairing))
             if pair.deviation > most:
                 first = First(pair.a, pair.b, pair.deviation, most, tokens, hints)
@@ -99,15 +108,28 @@ def _left(sites: list[Site], used: set[tuple[str, int]]) -> list[str]:
     return list(dict.fromkeys(s.title for s in sites if s.key not in used and s.parts))
 
 
-def _which(beyond: Any) -> str:
+def _which(beyond: Any, places: list[Key] | None) -> str:
     """Say which tokens these are, if not all."""
     rows = beyond.nonzero()[0].tolist()
     if not rows or len(rows) == len(beyond):
         return ""
-    if len(rows) == 1:
-        return f" (row {rows[0]})"
-    is_run = rows[-1] - rows[0] + 1 == len(rows)
-    return f" (rows {rows[0]} to {rows[-1]})" if is_run else f" (from row {rows[0]} on)"
+    if places is None:
+        return f" (row {rows[0]})" if len(rows) == 1 else f" (rows {rows[0]} to {rows[-1]})"
+    numbers = {hash_: i for i, hash_ in enumerate(dict.fromkeys(one for one, _ in places))}
+    found = [places[i] for i in rows]
+    others = [place for place, is_beyond in zip(places, beyond, strict=True) if not is_beyond]
+    sequences = list(dict.fromkeys(one for one, _ in found))
+    word = f"sequence{'s' * (len(sequences) > 1)} {', '.join(str(numbers[x]) for x in sequences)}"
+    if not set(sequences) & {one for one, _ in others}:
+        return f" (all of {word})"
+    low, high = min(at for _, at in found), max(at for _, at in found)
+    where = f"positions {low} to {high}" if low < high else f"position {low}"
+    if all(at < low for _, at in others):
+        where = f"positions from {low} on"
+    elif all(at > high for _, at in others):
+        where = f"positions up to {high}"
+    is_one = len(sequences) == 1 < len(numbers)
+    return f" ({where} of {word})" if is_one else f" ({where})"
 
 
 def _hints(one: Candidate, before: list[Candidate], pairing: Pairing) -> Iterator[str]:
