@@ -290,8 +290,92 @@ def test_layers_that_share_weights_and_tied_embeddings() -> None:
     assert first.a == "layers.2.post_attention_layernorm"
 
 
+def test_rows_that_pad_a_vocabulary_are_left_out() -> None:
+    a = split()
+    b = fused(a)
+    with torch.no_grad():
+        for name, new in (
+            ("emb", torch.nn.Embedding(VOCABULARY + 14, WIDTH)),
+            ("head", torch.nn.Linear(WIDTH, VOCABULARY + 14, bias=False)),
+        ):
+            new.weight.zero_()
+            new.weight[:VOCABULARY] = getattr(b, name).weight
+            setattr(b, name, new)
+    found = compare(a, b)
+    assert found.verdict == "rounding", found
+    assert {pair.a: pair.b for pair in found.pairs}["lm_head"] == "head"
+    with torch.no_grad():
+        b.head.weight[7] *= 1.01
+    first = compare(a, b).first
+    assert first is not None
+    assert (first.a, first.hints[-1]) == ("lm_head", "its weight is equal but for 1 of 50 rows")
+
+
+class Int8(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        scale = linear.weight.abs().amax(1, keepdim=True) / 127
+        self.register_buffer("weight", (linear.weight / scale).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+        self.bias = linear.bias
+
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.linear(x, self.weight * self.scale, self.bias)
+
+
+def test_quantised_weights_are_said_and_have_a_floor_of_their_own() -> None:
+    a, b = split(), split()
+    for module in list(b.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, Int8(child))
+    found = tt.compare_models(a, b, (IDS,))
+    assert found.verdict == "rounding", found
+    assert max(pair.deviation for pair in found.pairs) > 1e-3
+    text = "22 sites have quantised weights, whose rounding explains up to 1.6e-02 each"
+    assert any(note.startswith(text) for note in found.notes)
+    b.layers[1].post_attention_layernorm.eps = 1.0
+    first = tt.compare_models(a, b, (IDS,)).first
+    assert first is not None
+    assert first.a == "layers.1.post_attention_layernorm"
+
+
+def test_a_tensor_that_is_scaled_elsewhere_is_said() -> None:
+    class Scaled(torch.nn.Embedding):  # type: ignore[misc]
+        def forward(self, ids: Any) -> Any:
+            return 8 * super().forward(ids)
+
+    class Late(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.layer = torch.nn.Embedding(VOCABULARY, 16), torch.nn.Linear(16, 16)
+
+        def forward(self, ids: Any) -> Any:
+            return self.layer(8 * self.table(ids))
+
+    b = Late().bfloat16()
+    a = torch.nn.Sequential(Scaled(VOCABULARY, 16), torch.nn.Linear(16, 16)).bfloat16()
+    with torch.no_grad():
+        a[0].weight.copy_(b.table.weight)
+        a[1].load_state_dict(b.layer.state_dict())
+    found = tt.compare_models(a, b, IDS)
+    assert found.first is None, (found, found.refused)
+    text = (
+        "not compared (unlike points: a factor of 0.125, but 1 agrees: it is scaled elsewhere): 0"
+    )
+    assert text in str(found).splitlines()
+
+
+def test_other_weights_of_the_same_model_are_said() -> None:
+    found = tt.compare_models(split(0), split(7), (IDS,))
+    assert found.verdict == "nothing to compare"
+    assert found.notes[0].startswith("39 have the same name and shape in both, and another content")
+
+
 def test_a_notebook_shows_all_pairs() -> None:
     a = split()
-    shown = compare(a, fused(a))._repr_html_()
+    found = compare(a, fused(a))
+    shown = found._repr_html_()
+    assert found.text in shown
     assert "layers.0.self_attn.q_proj|k_proj|v_proj" in shown
     assert shown.count("<tr>") == len(compare(a, fused(a)).pairs) + 1

@@ -145,7 +145,8 @@ class Comparison:
         if self.refused:
             sites: dict[str, list[str]] = defaultdict(list)
             for name, _, why in self.refused:
-                sites["unlike points" if why.startswith("unlike") else why].append(name)
+                is_short = why.startswith("unlike") and "factor" not in why
+                sites["unlike points" if is_short else why].append(name)
             for why, names in sites.items():
                 yield f"not compared ({why}): {few(folded(names))}"
 
@@ -162,8 +163,9 @@ class Comparison:
     def _repr_html_(self) -> str:
         rows = [(p.a, p.b, p.how, f"{p.deviation:.1e}", p.verdict) for p in self.pairs]
         heads = ("a", "b", "paired by", "deviation", "")
+        text = "\n".join(map(escape, self._lines()))
         return (
-            f"<pre>{escape(self.text)}</pre>"
+            f"<pre style='white-space:pre-wrap'>{text}</pre>"
             f"<details><summary>{len(self.pairs)} pairs</summary>{table('', rows, heads)}</details>"
         )
 

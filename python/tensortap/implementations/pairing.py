@@ -316,7 +316,7 @@ class Pairing:
             pair = Candidate(one, last, name_one, name, whole, joined, "weights", relation)
         else:
             pair = Candidate(last, one, name, name_one, joined, whole, "weights", relation)
-        pair.parts = tuple(several)
+        pair.parts = tuple(several) if len(several) > 1 else ()
         order = np.concatenate(inside)
         are_plain = all((i == np.arange(len(i))).all() for i in (order, *theirs))
         pair.relation += "" if are_plain else ", permuted"
@@ -329,12 +329,11 @@ class Pairing:
         """
         known: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
         for pair in self.pairs:
-            a, b = ((site.name,) for site in (pair.a, pair.b))
-            if pair.parts:
-                names = tuple(site.name for site in pair.parts)
-                a, b = (names, b) if pair.a in pair.parts else (a, names)
-            numbers = {tuple(NUMBERS.findall(name)) for name in (*a, *b)}
-            if pair.how == "weights" and "permuted" not in pair.relation and len(numbers) == 1:
+            names = tuple(site.name for site in pair.parts)
+            a = names if pair.a in pair.parts else (pair.a.name,)
+            b = names if pair.b in pair.parts else (pair.b.name,)
+            layers = {tuple(NUMBERS.findall(name)) for name in (*a, *b)}
+            if pair.how == "weights" and "permuted" not in pair.relation and len(layers) == 1:
                 known[tuple(map(fold, a)), tuple(map(fold, b))] += 1
         for (left, right), _ in known.most_common():
             for site in self.sites_a:
@@ -404,8 +403,9 @@ class Pairing:
             if like:
                 self._add(min(like, key=self._unlikeness))
         for a, views in self._left():
-            same = [v for v in views if v.a.is_leaf and v.b.is_leaf and is_similar(a, v.b)]
-            named = [v for v in same if v.b.name == a.name]
+            leaves = [v for v in views if v.a.is_leaf and v.b.is_leaf]
+            same = [v for v in leaves if is_similar(a, v.b)]
+            named = [v for v in leaves if v.b.name == a.name]
             if named or len({v.b.key for v in same}) == 1:
                 chosen = (named or same)[0]
                 chosen.how = "name" if named else "position"
@@ -442,6 +442,9 @@ class Pairing:
 
     def _doubt(self, pair: Candidate, later: list[Candidate]) -> str:
         """Say why a pair that deviates are unlike points; "": they are not."""
+        by, rest = pair.x.factor(pair.y)
+        if rest < pair.most_alike and later and later[0].is_like:
+            return f"a factor of {by:.4g}, but {later[0].name_a} agrees: it is scaled elsewhere"
         outer = self._enclosing(pair, later)
         if outer is not None and outer.is_like:
             ratio = LEAST_RATIO_SHORT if outer.is_short else LEAST_RATIO
@@ -449,9 +452,6 @@ class Pairing:
                 return (
                     f"{pair.distance:.1e} apart, but {outer.name_a} agrees to {outer.distance:.1e}"
                 )
-        by, rest = pair.x.factor(pair.y)
-        if rest < pair.most_alike and later and later[0].is_like:
-            return f"a factor of {by:.4g}, but {later[0].name_a} agrees: it is scaled elsewhere"
         return ""
 
     def _enclosing(self, pair: Candidate, later: list[Candidate]) -> Candidate | None:
