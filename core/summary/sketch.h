@@ -27,7 +27,8 @@ enum { TT_SKETCH_GROUP = 8 }; /* blocks that are added up in f32 */
 
 /* theta_0 is 0: a change that all features share does not cancel there. */
 extern const double tt_sketch_cos[TT_SKETCH_LANES], tt_sketch_sin[TT_SKETCH_LANES];
-extern const double tt_sketch_cos_group[TT_SKETCH_LANES], tt_sketch_sin_group[TT_SKETCH_LANES]; /* of 8 theta */
+extern const double tt_sketch_cos_group[TT_SKETCH_LANES],
+    tt_sketch_sin_group[TT_SKETCH_LANES]; /* of 8 theta */
 extern const float tt_sketch_signs[TT_SKETCH_BLOCK];
 
 #endif

@@ -6,7 +6,7 @@
 #include "summary/lanes_kernel.h"
 #include "summary/sketch.h"
 
-enum { LANES = TT_SKETCH_LANES, BLOCK = TT_SKETCH_BLOCK, GROUP = TT_SKETCH_GROUP, LINE = 16 /* floats of a cache line */ };
+enum { LANES = TT_SKETCH_LANES, BLOCK = TT_SKETCH_BLOCK, GROUP = TT_SKETCH_GROUP };
 
 static const float cos_f32[LANES] = {
     0x1.000000p+0f, 0x1.15be7ap-2f,  0x1.801cd2p-2f,  -0x1.d78f70p-4f,
