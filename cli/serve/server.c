@@ -67,7 +67,7 @@ static tt_status list_runs(tt_server *server, tt_error *err)
     if (start < server->next_list)
         return TT_OK;
     tt_runs_free(&server->runs);
-    tt_status st = tt_runs_find(server->folder, &server->runs, err);
+    tt_status st = tt_runs_find(server->folder, &(tt_runs_wish){ .wants_all = true }, &server->runs, err);
     double end = tt_clock_seconds();
     server->next_list = end + LIST_SECONDS + LIST_TIMES * (end - start);
     return st;

@@ -60,7 +60,7 @@ wide \u6f22\u5b57 \u540d\u524d  f32[8,16]  -0.9016  0.9055  -0.09922  ##_
 $ make_run absurd absurd
 $ tensortap ls absurd --json | sed 's/"started":[0-9]*/"started":0/'
 {"schema":1,
-"runs":[{"run":"absurd","started":0,"command":"\\x1b[31m","state":"finished","first_step":-9223372036854775807,"last_step":9223372036854775806,"points":12,"ranks":1,"bytes":2112}]}
+"runs":[{"run":"absurd","started":0,"command":"\\x1b[31m","state":"finished","first_step":-9223372036854775807,"last_step":9223372036854775806,"points":12,"ranks":1,"bytes":2112,"verdict":"1 error","loss":null,"loss_name":null,"lr":null,"batch":null,"stride":1,"values":{}}]}
 $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.1 kB
 \x1b[31m

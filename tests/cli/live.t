@@ -1,15 +1,15 @@
 # A run whose file is locked is being written: it is live, and nobody removes it.
 $ make_run killed live; make_run good old; make_run good older
-$ flock live/rank0.tap tensortap ls | cut -c 1-7,29-40
-RUN    STATE     ST
-live   live        
-old    finished    
-older  finished    
-$ tensortap ls | cut -c 1-7,29-40
-RUN    STATE     ST
-live   crashed     
-old    finished    
-older  finished    
+$ flock live/rank0.tap tensortap ls | sed -E 's/ +[A-Z0-9.-]+ +[0-9-]+ 10:00:00//; s/ +[0-9]+ +[0-9.]+ kB.*//'
+RUN    VERDICT          LOSS  STARTED              STATE     STEPS     SIZE  COMMAND
+live   nothing found  live
+old    nothing found  finished
+older  nothing found  finished
+$ tensortap ls | sed -E 's/ +[A-Z0-9.-]+ +[0-9-]+ 10:00:00//; s/ +[0-9]+ +[0-9.]+ kB.*//'
+RUN    VERDICT          LOSS  STARTED              STATE     STEPS     SIZE  COMMAND
+live   nothing found  crashed
+old    nothing found  finished
+older  nothing found  finished
 $ flock live/rank0.tap tensortap rm --yes live
 tensortap: live is being written; end its program first
 [3]

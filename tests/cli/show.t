@@ -220,8 +220,8 @@ train.py --lr 0.1
 
 SITE  LATEST        RMS
 loss  number 1.917  █▄▁
-RUN     STARTED              STATE    STEPS     SIZE  COMMAND
-raised  2026-01-05 10:00:00  stopped      3  11.2 kB  train.py --lr 0.1
+RUN     VERDICT         LOSS  STARTED              STATE    STEPS     SIZE
+raised  nothing found  1.917  2026-01-05 10:00:00  stopped      3  11.2 kB
 # An Inf among the largest numbers of float16.
 $ make_run overflow overflow; tensortap show overflow 'activation/layers.1.*'
 overflow  finished  steps 0 to 7  36 sites  288 points  16.6 kB

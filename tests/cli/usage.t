@@ -12,7 +12,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   replay   RUN              run a step of a black box again
-  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  ls       [FOLDER]         list runs: verdict, loss, settings, when, steps, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
@@ -48,7 +48,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   replay   RUN              run a step of a black box again
-  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  ls       [FOLDER]         list runs: verdict, loss, settings, when, steps, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
@@ -82,7 +82,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   replay   RUN              run a step of a black box again
-  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  ls       [FOLDER]         list runs: verdict, loss, settings, when, steps, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
