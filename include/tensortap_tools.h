@@ -425,6 +425,10 @@ typedef struct tt_tree_row {
     tt_point latest;        /* folded: merged stats of all, shape of the first */
     int32_t worst;          /* the first site with NaN or Inf that counts; -1: none ... */
     int64_t bad_step;       /* ... and its first such step */
+    /* What folding hides: root mean squares of the latest points of its sites, where these are no numbers. */
+    double rms_first, rms_last; /* 0: not known */
+    int32_t odd; /* the site that is most unlike its siblings, which are alike; -1: none ... */
+    double rms_odd, rms_usual; /* ... its rms, and the median of all */
 } tt_tree_row;
 
 typedef struct tt_run_tree {
@@ -865,8 +869,10 @@ typedef struct tt_page_run {
     const char *state; /* "finished", "live", "crashed", "stopped" */
 } tt_page_run;
 
-/* Appends an HTML page about a run, or about two and where they diverge.  It needs no other file
- * and no network.  is_private: without host, arguments, folder and commit. */
+enum { TT_PAGE_RUNS_MOST = 20 };
+
+/* Appends an HTML page about a run, about two and where they diverge, or about more, whose curves lie over each
+ * other.  It needs no other file and no network.  is_private: without host, arguments, folder and commit. */
 tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, tt_buf *out,
                         tt_error *err);
 /* A page that a server sends in parts.  The runs must outlive it; a caller may change their
@@ -879,7 +885,7 @@ void tt_page_close(tt_page *page);
 tt_status tt_page_follow(tt_page *page, tt_error *err);
 /* Appends the HTML page without findings and data, which it then asks for. */
 tt_status tt_page_first(tt_page *page, tt_buf *out, tt_error *err);
-/* Appends a text of the page, as JSON: "facts", "0/table", "0/site/17", "0/charts", "diff". */
+/* Appends a text of the page, as JSON: "facts", "0/table", "0/site/17", "0/charts", "0/answers", "diff". */
 tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *err);
 /* Appends numbers: a header in JSON behind its length (4 bytes, little-endian), then columns.
  * have, add: names of columns ("0/numbers/value") with commas between them.  Of those that it has,

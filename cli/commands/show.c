@@ -158,6 +158,49 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     return st < 0 ? st : guides.st;
 }
 
+/* How much more the first layer is than the last, or less; 1: the same. */
+static double growth_of(const tt_tree_row *row)
+{
+    return row->rms_first > 0 ? fmax(row->rms_last / row->rms_first, row->rms_first / row->rms_last) : 1;
+}
+
+static double oddness_of(const tt_tree_row *row)
+{
+    return row->odd >= 0 ? fmax(row->rms_odd / row->rms_usual, row->rms_usual / row->rms_odd) : 1;
+}
+
+/* Says what the rows of repeated layers hide: a trend from layer to layer, or one that is unlike its siblings. */
+static void print_hidden(const tt_run *run, const tt_run_tree *tree)
+{
+    enum { MOST_SAID = 3 };
+    static const double GROWN = 8, ODD = 10;
+    size_t found = 0;
+    for (size_t i = 0; i < tree->count; i++) {
+        const tt_tree_row *row = &tree->rows[i];
+        double grown = growth_of(row), odd = oddness_of(row);
+        if ((grown < GROWN && odd < ODD) || found++ >= MOST_SAID)
+            continue;
+        if (odd >= ODD) /* it may be the first or the last, which is no trend */
+            tt_screen_say(TT_MOOD_REMARK,
+                          "folded: the rms of %s is %s, that of its %d siblings about %s\n",
+                          tt_run_site_name(run, row->odd), tt_screen_number(row->rms_odd),
+                          (int)row->sites - 1, tt_screen_number(row->rms_usual));
+        else
+            tt_screen_say(
+                TT_MOOD_REMARK, "folded: the rms %s from %s in %s to %s in %s (%s%s)\n",
+                row->rms_last > row->rms_first ? "grows" : "shrinks", tt_screen_number(row->rms_first),
+                tt_run_site_name(run, row->members[0]), tt_screen_number(row->rms_last),
+                tt_run_site_name(run, row->members[row->sites - 1]),
+                row->rms_last > row->rms_first ? "" : "1/",
+                tt_screen_text("%.3g%s", grown, row->rms_last > row->rms_first ? " times" : ""));
+    }
+    if (found > MOST_SAID)
+        tt_screen_say(TT_MOOD_REMARK, "and %zu more rows like these; --all shows every layer\n",
+                      found - MOST_SAID);
+    else if (found > 0)
+        tt_screen_say(TT_MOOD_FAINT, "--all shows every layer\n");
+}
+
 /* evaluated: how many of the lines leave out points of evaluation. */
 static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, size_t *evaluated,
                             tt_error *err)
@@ -279,6 +322,8 @@ static tt_status print_look(const tt_call *call, const tt_look *look, const char
             TT_MOOD_FAINT,
             "%zu of these lines leave out evaluation; --phase eval shows it, --phase all both\n",
             evaluated);
+    if (st == TT_OK && !args.shows_all)
+        print_hidden(whole, tree);
     tt_run_tree_free(tree);
     return st;
 }

@@ -9,6 +9,7 @@
 #include "store/run.h"
 #include "summary/stats.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -360,6 +361,53 @@ static group *list_groups(maker *m, const group *parents, size_t *count)
     return groups;
 }
 
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double rms_of(const tt_latest *latest)
+{
+    const tt_stats *s = &latest->latest.stats;
+    bool is_tensor = (latest->latest.products & TT_PRODUCT_STATS) != 0 && s->count > 1;
+    double rms = is_tensor ? tt_stats_rms(s) : 0;
+    return rms > 0 && isfinite(rms) ? rms : 0;
+}
+
+/* Finds what a row of several layers hides: how the first differs from the last, and one that is unlike the rest. */
+static tt_status look_inside(maker *m, tt_tree_row *row)
+{
+    static const double ALIKE = 4; /* times the median */
+    size_t count = 0, unlike = 0;
+    double *sizes = tt_arena_alloc(&m->scratch, ((size_t)row->sites + 1) * sizeof *sizes);
+    if (sizes == NULL)
+        return TT_ENOMEM;
+    for (int32_t i = 0; i < row->sites; i++) {
+        double rms = rms_of(&m->latest[row->members[i]]);
+        if (rms > 0)
+            sizes[count++] = rms;
+    }
+    if (count < 3 || count < (size_t)row->sites)
+        return TT_OK;
+    row->rms_first = sizes[0];
+    row->rms_last = sizes[count - 1];
+    qsort(sizes, count, sizeof *sizes, by_size);
+    row->rms_usual = sizes[count / 2];
+    for (int32_t i = 0; i < row->sites; i++) {
+        double rms = rms_of(&m->latest[row->members[i]]),
+               times = fmax(rms / row->rms_usual, row->rms_usual / rms);
+        if (times <= ALIKE)
+            continue;
+        unlike++;
+        row->odd = row->members[i];
+        row->rms_odd = rms;
+    }
+    if (unlike != 1)
+        row->odd = -1;
+    return TT_OK;
+}
+
 /* Adds the row of a group; all of its nodes have a site, or none. */
 static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended)
 {
@@ -379,7 +427,8 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
                           .width = (int32_t)g->width,
                           .class_name = first->class_name,
                           .is_output = first->is_output,
-                          .worst = -1 };
+                          .worst = -1,
+                          .odd = -1 };
     for (size_t i = 0; i < g->count; i++) {
         int32_t site = m->nodes[g->nodes[i]].site;
         if (site < 0)
@@ -400,7 +449,7 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
         members[row->sites++] = site;
     }
     m->whole->member_count += (size_t)row->sites;
-    return TT_OK;
+    return row->sites > 2 ? look_inside(m, row) : TT_OK;
 }
 
 static tt_status add_children(maker *m, const group *parents, int32_t depth, uint64_t ended)
