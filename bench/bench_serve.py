@@ -219,8 +219,8 @@ def main(folder: Path) -> None:
     measure_training(folder / "training")
 
 
-if len(sys.argv) > 1:
+if __name__ == "__main__" and len(sys.argv) > 1:
     main(Path(sys.argv[1]))
-else:
+elif __name__ == "__main__":
     with tempfile.TemporaryDirectory(dir=os.environ.get("TENSORTAP_BENCH_DIR")) as where:
         main(Path(where))

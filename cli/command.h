@@ -63,12 +63,12 @@ typedef struct tt_call {
     const char *given[TT_OPTIONS_MAX]; /* the last text of each option, "" without one; NULL: not given */
     char **words;                      /* arguments that are no options; borrowed */
     size_t count;
-    const char *path; /* words[0] */
-    const char *glob; /* words[1] of a command with one run; NULL: not given */
-    bool is_json;     /* --json was given */
-    bool has_loss;    /* a part of the run is missing, and the user has been told */
-    tt_run *runs[2];  /* opened and closed by main.c */
-    tt_run *parts[2]; /* what joined ones were made of; NULL: not joined */
+    const char *path;                 /* words[0] */
+    const char *glob;                 /* words[1] of a command with one run; NULL: not given */
+    bool is_json;                     /* --json was given */
+    bool has_loss;                    /* a part of the run is missing, and the user has been told */
+    tt_run *runs[TT_PAGE_RUNS_MOST];  /* opened and closed by main.c */
+    tt_run *parts[TT_PAGE_RUNS_MOST]; /* what joined ones were made of; NULL: not joined */
     tt_error *err;
 } tt_call;
 

@@ -55,15 +55,19 @@ export function showAbout() {
     const cost = 100 * Number(run.cost);
     if (Number.isFinite(cost))
       rows.push(["cost of watching", `${cost < 0.1 ? "less than 0.1" : cost.toFixed(1)} % of the time`]);
-    byId("about").append(table(rows));
+    const about = facts.runs.length > 2 ?
+        el("details", {}, el("summary", {textContent: visible(run.path, 120)})) :
+        byId("about");
+    if (about !== byId("about")) byId("about").append(about);
+    about.append(table(rows));
     if (run.settings?.length) {
-      byId("about").append(
+      about.append(
           el("details", {}, el("summary", {textContent: `Settings of the program (${run.settings.length})`}),
              table(run.settings)));
     }
     if (run.notes.length) {
-      byId("about").append(
-          el("details", {}, el("summary", {textContent: `Notes of the recorder (${run.notes.length})`}),
+      about.append(
+          el("details", {}, el("summary", {textContent: `Notes (${run.notes.length})`}),
              el("ul", {},
                 ...run.notes.map(
                     ([step, text]) => el("li", {textContent: `step ${step}: ${visible(text, 1000)}`})))));

@@ -92,6 +92,8 @@ export class Bins {
     this.prefix = prefix;
     /** @type {number[]} */
     this.steps = [];
+    /** @type {number[]} ms since the first number, of each bin; -1: it has none.  Pages of one run have no times. */
+    this.times = [];
     this.last = 0;
     this.width = 1;
     this.bytes = 4;
@@ -130,6 +132,7 @@ export class Bins {
     const isWhole = table.from === 0 && table.known === 0, before = this.series.length;
     if (isWhole) {
       this.steps = [];
+      this.times = [];
       this.series = [];
       this.columns = {};
       this.stride = 0;
@@ -141,6 +144,10 @@ export class Bins {
     while (this.width < table.width) this.halve();
     this.steps.length = table.from;
     for (const step of table.steps) this.steps.push(step);
+    if (table.times) {
+      this.times.length = table.from;
+      for (const time of table.times) this.times.push(time);
+    }
     this.last = table.last;
     this.bytes = table.bytes;
     this.series.length = Math.min(this.series.length, table.known);
@@ -201,6 +208,8 @@ export class Bins {
       this.bad.fill(0, at + half, at + n);
     }
     this.steps = this.steps.filter((_, i) => i % 2 === 0);
+    this.times = this.times.filter((_, i) => i % 2 === 0)
+                     .map((time, i) => (time >= 0 ? time : this.times[2 * i + 1] ?? -1));
     this.stamp++;
     this.stamps = this.steps.map(() => this.stamp);
     this.width *= 2;
@@ -346,13 +355,18 @@ export class Run {
 
   /** Gets the names of the sites and the logged numbers. */
   async load() {
+    await this.loadNames();
+    await this.numbers.load(["value", "low", "high"]);
+  }
+
+  /** Gets the names of the sites and which series there are. */
+  async loadNames() {
     await this.loadTable();
     const series = facts.live ? null : await getText(`${this.number}/series`);
     if (series) {
       this.numbers.apply(series.numbers);
       this.tensors.apply(series.tensors);
     }
-    await this.numbers.load(["value", "low", "high"]);
   }
 
   /** Gets what is shown of a site alone, as it is now.
@@ -374,6 +388,20 @@ export class Run {
 
 /** @type {Run[]} */
 export const runs = facts.runs.map((_, i) => new Run(i));
+
+/** Are there so many that the page has their curves alone? */
+export const isOverlay = runs.length > 2;
+
+/** Gets columns of all runs, at once.
+ * @param {"numbers"|"tensors"} sort @param {string[]} names */
+export async function loadColumns(sort, names) {
+  if (facts.live)
+    await sync(runs.flatMap(
+        (run) =>
+            names.filter((name) => !run[sort].columns[name]).map((name) => `${run.number}/${sort}/${name}`)));
+  else
+    await Promise.all(runs.map((run) => run[sort].load(names)));
+}
 
 /** @returns {Promise<Difference[]|null>} */
 export function loadDifferences() { return getText("diff"); }
@@ -448,7 +476,10 @@ async function exchange(add) {
 
 /** @typedef {{step: number, site: number, run: number, range: [number, number]|null,
  *   kind: string, stat: string, relative: boolean, isEval: boolean, file: number, curveFilter: string,
- *   smooth: number, log: boolean, mapFilter: string, unfolded: Set<string>}} View */
+ *   smooth: number, log: boolean, mapFilter: string, unfolded: Set<string>,
+ *   axis: string, axisRange: [number, number]|null, hidden: Set<number>, overlaid: string, pins: string[]}} View
+ * axis: of the curves, "step", "time" or "samples"; axisRange: the zoom of the latter two; hidden: runs that are not
+ * ticked; overlaid: the tensor whose size is compared; pins: keys of charts */
 
 /** @type {View} */
 export const view = {
@@ -465,7 +496,12 @@ export const view = {
   smooth: 0,
   log: false,
   mapFilter: "",
-  unfolded: new Set()
+  unfolded: new Set(),
+  axis: "step",
+  axisRange: null,
+  hidden: new Set(),
+  overlaid: "",
+  pins: []
 };
 
 /** @typedef {(changed: Set<string>) => void} Listener */

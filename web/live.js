@@ -1,6 +1,6 @@
 /* live.js -- follows a run that is being written: what is new, once a second.
  * SPDX-License-Identifier: Apache-2.0 */
-import {announce, change, count, facts, getNews, getText, runs, view} from "./data.js";
+import {announce, change, count, facts, getNews, getText, isOverlay, runs, view} from "./data.js";
 import {byId, el} from "./dom.js";
 import {showSummary} from "./verdict.js";
 
@@ -27,13 +27,27 @@ function say(text, isWrong) {
 function sayState() {
   showSummary();
   const ends = runs.map((run) => Math.max(run.numbers.last, run.tensors.last));
-  say(`${isLive() ? "● " : ""}${runs.map((run) => run.facts.state).join(", ")} · step ${
-          count(Math.max(...ends))}`,
-      false);
+  const states = [...new Set(runs.map((run) => run.facts.state))].map(
+      (state) => (isOverlay ? `${runs.filter((run) => run.facts.state === state).length} ${state}` : state));
+  if (!isOverlay) states.splice(0, states.length, ...runs.map((run) => run.facts.state));
+  say(`${isLive() ? "● " : ""}${states.join(", ")} · step ${count(Math.max(...ends))}`, false);
+}
+
+/** Gets the answers about each run, one after the other: the server reads every point for them.  Returns whether they
+ * differ. */
+async function getAnswers() {
+  const before = JSON.stringify(facts.answers);
+  for (const run of runs) {
+    const now = await getText(`${run.number}/answers`);
+    facts.answers = [...facts.answers.filter((one) => one.run !== run.number), ...now];
+  }
+  facts.pending = false;
+  return JSON.stringify(facts.answers) !== before;
 }
 
 /** Gets the answers as they are now.  Returns whether they differ. */
 export async function getFacts() {
+  if (isOverlay) return getAnswers();
   const now = await getText("facts"), before = JSON.stringify(facts.answers);
   now.runs.forEach((/** @type {any} */ run, /** @type {number} */ i) => Object.assign(facts.runs[i], run));
   Object.assign(facts, now, {runs: facts.runs});

@@ -4,12 +4,16 @@ import {showAbout} from "./about.js";
 import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
-import {announce, change, facts, forgetListeners, onChange, runs, takeNews, view, weightOf} from "./data.js";
+import {announce, change, facts, forgetListeners, isOverlay, loadColumns, onChange, runs, takeNews, view, weightOf} from "./data.js";
 import {byId, el, nextTheme, prefersDark, setTheme, theme} from "./dom.js";
+import {showGrowth} from "./growth.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
 import {showMap} from "./map.js";
+import {showOverlay} from "./overlay.js";
 import {showPictures} from "./pictures.js";
+import {showPinned} from "./pinned.js";
+import {readPins} from "./pins.js";
 import {showRanks} from "./ranks.js";
 import {showTree} from "./tree.js";
 import {addEvidence, showVerdict} from "./verdict.js";
@@ -62,16 +66,29 @@ function firstStep() {
 function showNav() {
   const sections = [...document.querySelectorAll("main > section")].filter(
       (section) => !(/** @type {HTMLElement} */ (section)).hidden && section.id !== "site");
-  byId("nav").replaceChildren(...sections.map(
-      (section) =>
-          el("a",
-             {href: `#${section.id}`, textContent: section.querySelector("h2")?.textContent || section.id})));
+  byId("nav").replaceChildren(
+      ...sections.map((section) => el("a", {
+                        href: `#${section.id}`,
+                        onclick: (/** @type {Event} */ event) => { /* the fragment has the pins */
+                                                                   event.preventDefault();
+                                                                   section.scrollIntoView();
+                        },
+                        textContent: section.querySelector("h2")?.textContent || section.id
+                      })));
 }
 
 /** Shows what needs more than the logged numbers. */
 async function showRest() {
   showAbout();
+  await showPinned();
+  if (isOverlay) {
+    showOverlay();
+    showVerdict();
+    showNav();
+    return;
+  }
   await showMap();
+  await showGrowth();
   await showTree();
   await showRanks();
   await showPictures();
@@ -90,8 +107,30 @@ async function restart() {
   await showRest();
 }
 
+/** Starts a page of many runs: curves first, what is wrong when it has been looked for. */
+async function startOverlay() {
+  await Promise.all(runs.map((run) => run.loadNames()));
+  await loadColumns("numbers", ["value", "low", "high"]);
+  takeNews();
+  readPins();
+  showCurves();
+  change({step: lastStep()});
+  await showRest();
+  document.documentElement.dataset.drawn = "true";
+  if (facts.pending) {
+    await getFacts();
+    announce(new Set(["facts"]));
+  }
+  onChange((changed) => {
+    if (changed.has("facts")) showVerdict();
+  }, true);
+  showVerdict();
+  if (facts.live) follow(restart);
+}
+
 async function start() {
   if (facts.list) return showList();
+  if (isOverlay) return startOverlay();
   if (facts.pending) {
     await getFacts();
     showVerdict();
@@ -99,6 +138,7 @@ async function start() {
   for (const run of runs) await run.load();
   showCurves();
   for (const run of runs) await run.tensors.load(["rms"]);
+  readPins();
   takeNews(); /* everything is shown for the first time */
   showScrubber();
   await showRest();

@@ -32,6 +32,11 @@ export function goTo(run, site, step) {
 
 /** What the runs are, in a line. */
 export function showSummary() {
+  if (facts.runs.length > 2) {
+    const points = facts.runs.reduce((sum, one) => sum + one.points, 0);
+    byId("summary").textContent = `${facts.runs.length} runs, ${count(points)} points`;
+    return;
+  }
   byId("summary").textContent =
       facts.runs
           .map(
@@ -51,7 +56,8 @@ function details(texts) {
 /** Shows the sentences; needs nothing but the facts. */
 export function showVerdict() {
   const run = facts.runs[0];
-  const paths = facts.runs.map((one) => one.path).join(" and ");
+  const isOne = facts.runs.length <= 2;
+  const paths = isOne ? facts.runs.map((one) => one.path).join(" and ") : `${facts.runs.length} runs`;
   document.title = `${paths} · tensortap`;
   byId("title").textContent = visible(paths, 160);
   showSummary();

@@ -1,4 +1,4 @@
-/* report.c -- tensortap report RUN [RUN2]
+/* report.c -- tensortap report RUN...
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/overview.h"
 #include "words.h"
@@ -62,7 +62,7 @@ static tt_exit open_page(const char *path, tt_error *err)
 
 static tt_exit report(tt_call *call)
 {
-    tt_page_run runs[2];
+    tt_page_run runs[TT_PAGE_RUNS_MOST];
     for (size_t i = 0; i < call->count; i++)
         runs[i] =
             (tt_page_run){ call->runs[i], call->words[i], tt_state_text(tt_run_state(call->runs[i])) };
@@ -92,16 +92,17 @@ static const tt_option options[] = {
 };
 
 const tt_cmd tt_cmd_report = {
-    TT_CMD("report", "RUN [RUN]", "a page to look at and to send"),
+    TT_CMD("report", "RUN...", "a page to look at and to send"),
     .doc = "Write one HTML file about a run: what is wrong first, then curves, a map of all layers and "
-           "steps, and every site.  With two runs it shows where they diverge.  The file needs no "
-           "network and no other file.\v"
-           "For example: tensortap report runs/today --open",
+           "steps, and every site.  With two runs it shows where they diverge, with three "
+           "to twenty their curves over each other.  The file needs no network and no other file.\v"
+           "For example: tensortap report runs/today --open\n"
+           "             tensortap report runs/* -o compared.html",
     TT_OPTIONS(options),
     .least = 1,
-    .most = 2,
-    .runs = 2,
+    .most = TT_PAGE_RUNS_MOST,
+    .runs = TT_PAGE_RUNS_MOST,
     .missing = "name a run; 'tensortap ls' lists them",
-    .extra = "name one run, or two to compare",
+    .extra = "a page shows up to 20 runs",
     .run = report,
 };

@@ -90,8 +90,9 @@ static bool parse_query(char *query, tt_question *out)
     const struct {
         const char *name;
         const char **to;
-    } known[] = { { "of=", &out->runs[0] }, { "with=", &out->runs[1] }, { "name=", &out->name },
-                  { "have=", &out->have },  { "add=", &out->add },      { "since=", &since } };
+    } known[] = { { "of=", &out->runs[0] }, { "name=", &out->name }, { "have=", &out->have },
+                  { "add=", &out->add },    { "since=", &since },    { "with=", NULL } };
+    size_t others = 0;
     while (*query != '\0') {
         size_t i = 0, count = sizeof known / sizeof *known;
         while (i < count && strncmp(query, known[i].name, strlen(known[i].name)) != 0)
@@ -99,7 +100,9 @@ static bool parse_query(char *query, tt_question *out)
         if (i == count)
             return false;
         query += strlen(known[i].name);
-        *known[i].to = query;
+        if (known[i].to == NULL && ++others == TT_PAGE_RUNS_MOST)
+            return false;
+        *(known[i].to != NULL ? known[i].to : &out->runs[others]) = query;
         query = decode(query);
         if (query == NULL)
             return false;
@@ -129,7 +132,9 @@ int tt_request_parse(const tt_request *request, const tt_request_rules *rules, t
         return 404;
     memcpy(out->text, request->uri + first + token + 1, len - first - token);
     char *query = strchr(out->text, '?');
-    out->runs[0] = out->runs[1] = out->name = out->have = out->add = "";
+    out->name = out->have = out->add = "";
+    for (size_t i = 0; i < TT_PAGE_RUNS_MOST; i++)
+        out->runs[i] = "";
     out->since = 0;
     if (query != NULL)
         *query++ = '\0';

@@ -5,10 +5,12 @@
 #ifndef TT_CLI_REQUEST_H
 #define TT_CLI_REQUEST_H
 
+#include "tensortap_tools.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TT_REQUEST_LONGEST = 4096 }; /* of a path with its query */
+enum { TT_REQUEST_LONGEST = 8 << 10 }; /* of a path with its query */
 
 /* A request as it came; NULL: it has no such header. */
 typedef struct tt_request {
@@ -23,7 +25,7 @@ typedef struct tt_request_rules {
 } tt_request_rules;
 
 typedef enum tt_asked {
-    TT_ASKED_PAGE,  /* of a run, of two, or of the list of runs */
+    TT_ASKED_PAGE,  /* of a run, of several, or of the list of runs */
     TT_ASKED_RUNS,  /* the list, as JSON */
     TT_ASKED_BLOCK, /* a text of a page: tt_page_block */
     TT_ASKED_DATA,  /* columns of a page: tt_page_data */
@@ -31,7 +33,8 @@ typedef enum tt_asked {
 
 typedef struct tt_question {
     tt_asked asked;
-    const char *runs[2]; /* names; "": none.  These and the next are texts in `text` or constants */
+    const char *runs
+        [TT_PAGE_RUNS_MOST]; /* names; "": none.  These and the next are texts in `text` or constants */
     const char *name, *have, *add;
     uint64_t since;
     char text[TT_REQUEST_LONGEST];

@@ -13,17 +13,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGES = 4, LIST_SECONDS = 2, LIST_TIMES = 20 };
+enum { PAGES = 4, LIST_SECONDS = 2, LIST_TIMES = 20, JUDGED_BYTES = 8 << 20 };
 
 /* A page that was asked for. */
 typedef struct entry {
-    char *key;       /* owned; names of its runs */
-    tt_run *runs[2]; /* owned */
-    tt_page_run about[2];
-    char *titles[2];      /* owned */
-    struct stat files[2]; /* the first file of each run: another one is another run */
-    tt_page *page;        /* owned; NULL: nothing here */
-    uint64_t used;        /* when it was asked for last */
+    char *key;                       /* owned; names of its runs, each with a newline behind it */
+    tt_run *runs[TT_PAGE_RUNS_MOST]; /* owned */
+    tt_page_run about[TT_PAGE_RUNS_MOST];
+    char *titles[TT_PAGE_RUNS_MOST];      /* owned */
+    struct stat files[TT_PAGE_RUNS_MOST]; /* the first file of each run: another one is another run */
+    tt_page *page;                        /* owned; NULL: nothing here */
+    uint64_t used;                        /* when it was asked for last */
 } entry;
 
 struct tt_server {
@@ -39,7 +39,7 @@ struct tt_server {
 static void close_entry(entry *e)
 {
     tt_page_close(e->page);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < TT_PAGE_RUNS_MOST; i++) {
         tt_run_close(e->runs[i]);
         free(e->titles[i]);
     }
@@ -59,6 +59,23 @@ void tt_server_close(tt_server *server)
     free(server);
 }
 
+/* Takes over the verdicts of runs that have not changed. */
+static void keep_verdicts(tt_runs *before, tt_runs *now)
+{
+    for (size_t i = 0; i < now->count; i++)
+        for (size_t k = 0; k < before->count; k++) {
+            tt_runs_entry *to = &now->entries[i], *from = &before->entries[k];
+            if (from->verdict == NULL || from->totals.points != to->totals.points ||
+                from->started != to->started || from->state != to->state ||
+                strcmp(from->path, to->path) != 0)
+                continue;
+            to->verdict = from->verdict;
+            to->errors = from->errors;
+            to->warnings = from->warnings;
+            from->verdict = NULL;
+        }
+}
+
 /* Searches the folder, if that was not done a moment ago.  A large one takes a while: the longer, the later it
  * is searched again. */
 static tt_status list_runs(tt_server *server, tt_error *err)
@@ -66,8 +83,14 @@ static tt_status list_runs(tt_server *server, tt_error *err)
     double start = tt_clock_seconds();
     if (start < server->next_list)
         return TT_OK;
-    tt_runs_free(&server->runs);
+    tt_runs before = server->runs;
+    server->runs = (tt_runs){ 0 };
     tt_status st = tt_runs_find(server->folder, &(tt_runs_wish){ .wants_all = true }, &server->runs, err);
+    if (st == TT_OK) {
+        keep_verdicts(&before, &server->runs);
+        st = tt_runs_judge(&server->runs, JUDGED_BYTES);
+    }
+    tt_runs_free(&before);
     double end = tt_clock_seconds();
     server->next_list = end + LIST_SECONDS + LIST_TIMES * (end - start);
     return st;
@@ -139,14 +162,32 @@ static const char *find_run(const tt_server *server, const char *name)
 
 /* ---- pages ---------------------------------------------------------------------- */
 
-static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, tt_error *err)
+/* How many runs are asked for; the first may have no name. */
+static size_t count_of(const tt_question *q)
 {
-    size_t count = *q->runs[1] != '\0' ? 2 : 1;
+    size_t count = 1;
+    while (count < TT_PAGE_RUNS_MOST && *q->runs[count] != '\0')
+        count++;
+    return count;
+}
+
+/* A text that only the same runs in the same order have; NULL: out of memory. */
+static char *key_of(const tt_question *q)
+{
+    tt_buf text = { 0 };
+    for (size_t i = 0, count = count_of(q); i < count; i++)
+        (void)tt_buf_printf(&text, "%s\n", q->runs[i]);
+    if (text.st < 0)
+        tt_buf_free(&text);
+    return text.data;
+}
+
+/* Takes the key. */
+static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, char *key, tt_error *err)
+{
+    size_t count = count_of(q);
     tt_status st = TT_OK;
-    if (asprintf(&e->key, "%s\n%s", q->runs[0], q->runs[1]) < 0) {
-        e->key = NULL;
-        return tt_fail_plain(err, TT_ENOMEM);
-    }
+    e->key = key;
     for (size_t i = 0; st == TT_OK && i < count; i++) {
         const char *path = find_run(server, q->runs[i]);
         if (path == NULL || access(path, F_OK) < 0) {
@@ -170,7 +211,7 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
 static bool has_same_runs(const entry *e)
 {
     struct stat about;
-    for (size_t i = 0; i < 2 && e->runs[i] != NULL; i++)
+    for (size_t i = 0; i < TT_PAGE_RUNS_MOST && e->runs[i] != NULL; i++)
         if (stat(tt_overview_file(e->runs[i], 0).path, &about) < 0 ||
             about.st_ino != e->files[i].st_ino || about.st_dev != e->files[i].st_dev)
             return false;
@@ -181,11 +222,12 @@ static bool has_same_runs(const entry *e)
 static tt_status find_page(tt_server *server, const tt_question *q, entry **out, tt_error *err)
 {
     entry *oldest = &server->pages[0], *found = NULL;
-    size_t first = strlen(q->runs[0]);
+    char *key = key_of(q); /* owned */
+    if (key == NULL)
+        return tt_fail_plain(err, TT_ENOMEM);
     for (size_t i = 0; i < PAGES; i++) {
         entry *e = &server->pages[i];
-        if (e->page != NULL && strncmp(e->key, q->runs[0], first) == 0 && e->key[first] == '\n' &&
-            strcmp(e->key + first + 1, q->runs[1]) == 0)
+        if (e->page != NULL && strcmp(e->key, key) == 0)
             found = e;
         oldest = e->used < oldest->used ? e : oldest;
     }
@@ -197,15 +239,17 @@ static tt_status find_page(tt_server *server, const tt_question *q, entry **out,
     }
     if (found == NULL) {
         close_entry(oldest);
-        tt_status st = fill_entry(server, oldest, q, err);
+        tt_status st = fill_entry(server, oldest, q, key, err);
         if (st < 0) {
             close_entry(oldest);
             return st;
         }
         found = oldest;
+    } else {
+        free(key);
     }
     found->used = ++server->questions;
-    for (size_t i = 0; i < 2 && found->runs[i] != NULL; i++)
+    for (size_t i = 0; i < TT_PAGE_RUNS_MOST && found->runs[i] != NULL; i++)
         found->about[i].state = tt_state_text(tt_run_state(found->runs[i]));
     *out = found;
     return TT_OK;

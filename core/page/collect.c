@@ -170,6 +170,7 @@ void tt_page_bins_free(tt_page_bins *bins)
     for (size_t c = 0; c < TT_PAGE_COLUMN_COUNT_; c++)
         free(bins->cells[c]);
     free(bins->bad);
+    free(bins->times);
     free(bins->series);
     *bins = (tt_page_bins){ 0 };
 }
@@ -227,8 +228,31 @@ void tt_page_bins_halve(tt_page_bins *bins)
         clear(bins, s, half, bins->bins);
         bins->series[s].bin /= 2;
     }
+    for (size_t i = 0; i < half && bins->times != NULL; i++) {
+        int64_t second = 2 * i + 1 < bins->bins ? bins->times[2 * i + 1] : INT64_MAX;
+        bins->times[i] = bins->times[2 * i] < second ? bins->times[2 * i] : second;
+    }
+    for (size_t i = half; i < bins->bins && bins->times != NULL; i++)
+        bins->times[i] = INT64_MAX;
     bins->bins = half;
     bins->width *= 2;
+}
+
+/* Makes room for the times of all bins. */
+static tt_status keep_times(tt_page_bins *bins)
+{
+    size_t before = bins->times_cap;
+    tt_status st = tt_grow(&bins->times, &bins->times_cap, bins->room + 1, sizeof *bins->times);
+    for (size_t i = before; st == TT_OK && i < bins->times_cap; i++)
+        bins->times[i] = INT64_MAX;
+    bins->started = before == 0 ? INT64_MAX : bins->started;
+    return st;
+}
+
+static void note_time(tt_page_bins *bins, size_t bin, int64_t time)
+{
+    bins->times[bin] = time < bins->times[bin] ? time : bins->times[bin];
+    bins->started = time < bins->started ? time : bins->started;
 }
 
 /* Adds an empty series. */
@@ -241,6 +265,8 @@ static tt_status open_series(tt_page_bins *bins, int32_t file, int32_t site, boo
             st = tt_grow(&bins->cells[c], &bins->cells_cap[c], end + 1, sizeof(float));
     if (st == TT_OK)
         st = tt_grow(&bins->bad, &bins->bad_cap, end + 1, 1);
+    if (st == TT_OK && !bins->has_tensors)
+        st = keep_times(bins);
     if (st < 0)
         return st;
     clear(bins, bins->count, 0, bins->room);
@@ -307,14 +333,14 @@ static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
                            int32_t site, const tt_index_chunk *entry, tt_page_progress *progress,
                            size_t *cursor)
 {
-    enum { PRODUCTS, STEP, PHASE, NUMBER, STATS, READ = STATS + TT_STATS_ALL };
+    enum { PRODUCTS, STEP, PHASE, NUMBER, STATS, TIME = STATS + TT_STATS_ALL, READ };
     static const tt_column read[READ] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE,
                                           TT_COLUMN_SCALAR,
                                           TT_STATS_COLUMN_MAP(TT_STATS_COLUMN)
-                                              TT_STATS_MORE_MAP(TT_STATS_COLUMN) };
+                                              TT_STATS_MORE_MAP(TT_STATS_COLUMN) TT_COLUMN_TIME };
     const uint64_t *cells[READ];
-    tt_status st =
-        tt_run_columns(run, run->taps[file], tt_run_row(run, file, site), entry, read, READ, cells);
+    tt_status st = tt_run_columns(run, run->taps[file], tt_run_row(run, file, site), entry, read,
+                                  bins->has_tensors ? TIME : READ, cells);
     for (uint32_t i = 0; st == TT_OK && i < entry->n; i++) {
         bool has_stats = (cells[PRODUCTS][i] & TT_PRODUCT_STATS) != 0;
         bool has_number = (cells[PRODUCTS][i] & TT_PRODUCT_SCALAR) != 0;
@@ -327,6 +353,8 @@ static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
                       place_of(axis, (int64_t)cells[STEP][i], cursor), &at, &weight);
         if (st < 0)
             break;
+        if (!bins->has_tensors)
+            note_time(bins, at % bins->room, (int64_t)cells[TIME][i]);
         tt_stats stats;
         tt_stats_of_cells(cells + STATS, i, TT_STATS_ALL, &stats);
         if (bins->has_tensors)

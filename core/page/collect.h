@@ -70,9 +70,12 @@ typedef struct tt_page_bins {
     size_t cells_cap[TT_PAGE_COLUMN_COUNT_];
     uint8_t *bad; /* owned; bits of tt_page_bad */
     size_t bad_cap;
-    int64_t alarms; /* points with NaN or Inf */
-    size_t lowest;  /* place on the axis of the first point added since the last mark ... */
-    size_t marked;  /* ... and series that were there then */
+    int64_t *times; /* owned; ns of the first number in each bin; INT64_MAX: none */
+    size_t times_cap;
+    int64_t started; /* ns of the first of all */
+    int64_t alarms;  /* points with NaN or Inf */
+    size_t lowest;   /* place on the axis of the first point added since the last mark ... */
+    size_t marked;   /* ... and series that were there then */
     struct {
         size_t lowest, count; /* of the points that came with a generation; series before it */
     } marks[TT_PAGE_MARKS];

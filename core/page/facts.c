@@ -111,7 +111,7 @@ static tt_status put_sites(tt_json *json, const tt_page *page, const tt_page_sou
         const tt_latest *found = &s->latest[site];
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "name", tt_run_site_name(s->run, site));
-        if (found->file >= 0 && page->room > 0)
+        if (found->file >= 0 && page->room > 0 && !tt_page_is_overlay(page))
             st = tt_page_put_site(json, s->run, site, found, &room);
         else if (found->file >= 0) /* the rest is asked for when the site is opened */
             tt_json_i64(json, "count", found->latest.stats.count);
@@ -158,7 +158,7 @@ tt_status tt_page_put_table(tt_page *page, size_t number, tt_buf *out, tt_error 
     tt_json_open(&json, NULL, '{');
     if (st == TT_OK)
         st = put_sites(&json, page, s);
-    if (st == TT_OK)
+    if (st == TT_OK && !tt_page_is_overlay(page))
         st = put_tree(&json, s);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;

@@ -15,6 +15,7 @@
 enum {
     NUMBER_BINS = 2048, /* of a curve */
     TENSOR_COLUMNS = 7,
+    OVERLAY_COLUMNS = 2, /* rms alone */
     NUMBER_CELLS = 1 << 17,
     TENSOR_BINS = 1024,     /* of a tensor */
     TENSOR_CELLS = 3 << 19, /* of a served page: 36 bytes each */
@@ -49,8 +50,8 @@ static tt_status join_ranks(tt_page_source *s, tt_error *err)
 tt_status tt_page_open(const tt_page_run *runs, size_t count, bool is_private, tt_page **out,
                        tt_error *err)
 {
-    if (count != 1 && count != 2)
-        return tt_fail(err, TT_EINVAL, "a page is of one run or two");
+    if (count < 1 || count > TT_PAGE_RUNS_MOST)
+        return tt_fail(err, TT_EINVAL, "a page is of one run or up to %d", (int)TT_PAGE_RUNS_MOST);
     tt_page *page = calloc(1, sizeof *page);
     if (page == NULL)
         return tt_fail_plain(err, TT_ENOMEM);
@@ -201,7 +202,8 @@ static size_t most_bins(const tt_page *page, tt_page_sort sort)
     }
     if (sort == TT_PAGE_NUMBERS)
         return (size_t)fmin(NUMBER_BINS, (double)(NUMBER_CELLS / (series + 1) + TT_PAGE_BINS_LEAST));
-    double cells = page->room > 0 ? (double)page->room / (TENSOR_COLUMNS * TEXT_BYTES) : TENSOR_CELLS;
+    int across = tt_page_is_overlay(page) ? OVERLAY_COLUMNS : TENSOR_COLUMNS;
+    double cells = page->room > 0 ? (double)page->room / (across * TEXT_BYTES) : TENSOR_CELLS;
     return (size_t)fmin(TENSOR_BINS, fmax(cells / (double)(series + 1), TT_PAGE_BINS_LEAST));
 }
 
@@ -324,7 +326,7 @@ tt_status tt_page_follow(tt_page *page, tt_error *err)
 
 tt_status tt_page_compare(tt_page *page, tt_error *err)
 {
-    if (page->count < 2 || page->diff != NULL)
+    if (page->count != 2 || page->diff != NULL)
         return TT_OK;
     tt_run *a = page->sources[0].run, *b = page->sources[1].run;
     tt_rename rename;
@@ -349,6 +351,13 @@ void tt_page_put_bins(tt_json *json, const tt_page *page, size_t number, tt_page
     for (size_t i = from * bins->width; i < axis->count; i += bins->width)
         tt_json_i64(json, NULL, axis->steps[i]);
     tt_json_close(json);
+    if (page->count > 1 && bins->times != NULL) {
+        tt_json_open(json, "times", '['); /* ms since the first; -1: no point */
+        for (size_t i = from; i < bins->bins; i++)
+            tt_json_i64(json, NULL,
+                        bins->times[i] < INT64_MAX ? (bins->times[i] - bins->started) / 1000000 : -1);
+        tt_json_close(json);
+    }
     tt_json_i64(json, "last", axis->count > 0 ? axis->steps[axis->count - 1] : 0);
     tt_json_open(json, "series", '[');
     for (size_t i = series; i < bins->count; i++) {

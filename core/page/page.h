@@ -1,4 +1,4 @@
-/* page.h -- a page about one run or two, while it is made or served.  For page only.
+/* page.h -- a page about one run or several, while it is made or served.  For page only.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_PAGE_PAGE_H
 #define TT_PAGE_PAGE_H
@@ -34,7 +34,7 @@ typedef struct tt_page_source {
 } tt_page_source;
 
 struct tt_page {
-    tt_page_source sources[2];
+    tt_page_source sources[TT_PAGE_RUNS_MOST];
     size_t count;
     bool is_private;
     size_t room; /* bytes of text that the columns may take; 0: the page is served */
@@ -61,6 +61,13 @@ void tt_page_put_bins(tt_json *json, const tt_page *page, size_t number, tt_page
 /* Appends a column from bin `from` on.  Column TT_PAGE_COLUMN_COUNT_: NaN and Inf. */
 tt_status tt_page_put_column(tt_buf *out, const tt_page_bins *bins, tt_page_column column, size_t from,
                              size_t bytes);
+/* Are there so many runs that the page holds their curves alone? */
+static inline bool tt_page_is_overlay(const tt_page *page)
+{
+    return page->count > 2;
+}
+/* The run that a name of a block or a column begins with, "12/"; *rest: what follows.  false: there is none. */
+bool tt_page_find_source(const char *name, size_t runs, size_t *number, const char **rest);
 /* Returns how many bytes of a number are kept where bins are joined, or not. */
 static inline size_t tt_page_number_bytes(const tt_page_bins *bins)
 {

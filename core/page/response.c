@@ -16,20 +16,34 @@ typedef struct wanted {
     bool is_new;
 } wanted;
 
-enum { WANTED_MOST = 64, NAME_MOST = 32 };
+enum { WANTED_MOST = 8 * TT_PAGE_RUNS_MOST, NAME_MOST = 32 };
+
+bool tt_page_find_source(const char *name, size_t runs, size_t *number, const char **rest)
+{
+    size_t digits = strspn(name, "0123456789");
+    if (digits < 1 || digits > 2 || name[digits] != '/' || (digits == 2 && name[0] == '0'))
+        return false;
+    *number = (size_t)(name[0] - '0');
+    if (digits == 2)
+        *number = *number * 10 + (size_t)(name[1] - '0');
+    *rest = name + digits + 1;
+    return *number < runs;
+}
 
 static bool parse_name(const char *text, size_t len, size_t runs, wanted *out)
 {
-    char name[NAME_MOST + 1];
-    if (len > NAME_MOST || len < 2 || text[0] < '0' || text[0] >= '0' + (int)runs || text[1] != '/')
+    char whole[NAME_MOST + 1];
+    const char *name;
+    if (len > NAME_MOST)
         return false;
-    memcpy(name, text + 2, len - 2);
-    name[len - 2] = '\0';
+    memcpy(whole, text, len);
+    whole[len] = '\0';
+    if (!tt_page_find_source(whole, runs, &out->run, &name))
+        return false;
     char *slash = strchr(name, '/');
     if (slash == NULL)
         return false;
     *slash = '\0';
-    out->run = (size_t)(text[0] - '0');
     for (tt_page_sort sort = 0; sort < TT_PAGE_SORT_COUNT_; sort++)
         for (tt_page_column c = 0; c < TT_PAGE_COLUMN_COUNT_; c++)
             if (strcmp(name, tt_page_sort_name(sort)) == 0 &&
@@ -79,9 +93,10 @@ tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const ch
                        tt_error *err)
 {
     wanted list[WANTED_MOST];
-    size_t count = 0, from[2][TT_PAGE_SORT_COUNT_], series[2][TT_PAGE_SORT_COUNT_];
-    bool is_known[2][TT_PAGE_SORT_COUNT_] = { { false } },
-         is_asked[2][TT_PAGE_SORT_COUNT_] = { { false } };
+    size_t count = 0, from[TT_PAGE_RUNS_MOST][TT_PAGE_SORT_COUNT_],
+           series[TT_PAGE_RUNS_MOST][TT_PAGE_SORT_COUNT_];
+    bool is_known[TT_PAGE_RUNS_MOST][TT_PAGE_SORT_COUNT_] = { { false } },
+         is_asked[TT_PAGE_RUNS_MOST][TT_PAGE_SORT_COUNT_] = { { false } };
     tt_status st = parse_names(have, page->count, false, list, &count, err);
     if (st == TT_OK)
         st = parse_names(add, page->count, true, list, &count, err);
@@ -165,24 +180,37 @@ static tt_status put_one_site(tt_page *page, size_t number, int32_t site, tt_buf
     return st == TT_OK ? tt_json_finish(&json) : st;
 }
 
+/* What is to be said of one run: every point of it is read. */
+static tt_status put_answers(tt_page *page, size_t number, tt_buf *out, tt_error *err)
+{
+    tt_json json = { .out = out, .is_compact = true };
+    tt_json_open(&json, NULL, '[');
+    tt_status st = tt_page_put_answers(&json, &page->sources[number], (int32_t)number, err);
+    tt_json_close(&json);
+    return st == TT_OK ? tt_json_finish(&json) : st;
+}
+
 tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *err)
 {
-    size_t number = name[0] == '1' ? 1 : 0;
+    size_t number = 0;
+    const char *what = "";
     int site = -1, end = 0;
     if (strcmp(name, "facts") == 0)
         return tt_page_put_facts(page, true, out, err);
     if (strcmp(name, "diff") == 0 && page->count == 2)
         return tt_page_put_differences(page, out, err);
-    bool has_run = name[0] >= '0' && name[0] < '0' + (int)page->count && name[1] == '/';
-    if (has_run && strcmp(name + 2, "table") == 0)
+    bool has_run = tt_page_find_source(name, page->count, &number, &what);
+    if (has_run && strcmp(what, "answers") == 0)
+        return put_answers(page, number, out, err);
+    if (has_run && strcmp(what, "table") == 0)
         return tt_page_put_table(page, number, out, err);
-    if (has_run && strcmp(name + 2, "charts") == 0)
+    if (has_run && strcmp(what, "charts") == 0)
         return tt_page_put_charts(page, number, out);
-    if (has_run && strlen(name) < NAME_MOST && sscanf(name + 2, "site/%9d%n", &site, &end) == 1 &&
-        name[2 + end] == '\0')
+    if (has_run && strlen(name) < NAME_MOST && sscanf(what, "site/%9d%n", &site, &end) == 1 &&
+        what[end] == '\0')
         return put_one_site(page, number, site, out, err);
-    if (has_run && strlen(name) < NAME_MOST && sscanf(name + 2, "ranks/%9d%n", &site, &end) == 1 &&
-        name[2 + end] == '\0')
+    if (has_run && strlen(name) < NAME_MOST && sscanf(what, "ranks/%9d%n", &site, &end) == 1 &&
+        what[end] == '\0')
         return tt_page_put_ranks(page, number, site, out, err);
     return tt_fail(err, TT_EINVAL, "no block '%.80s'", name);
 }

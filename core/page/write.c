@@ -13,7 +13,8 @@
 enum {
     SMALL_BYTES = 400 << 10, /* of the data of a small run, as text ... */
     BYTES_OF_SITE = 3200,    /* ... and more for each site ... */
-    MOST_BYTES = 3600 << 10, /* ... up to this */
+    MOST_BYTES = 3600 << 10, /* ... up to this ... */
+    OVERLAY_BYTES = 6 << 20, /* ... or of many runs to this */
 };
 
 /* Appends the page around its facts, and data that it may have in it. */
@@ -47,7 +48,7 @@ tt_status tt_page_first(tt_page *page, tt_buf *out, tt_error *err)
 /* ---- data in the page ------------------------------------------------------------------ */
 
 static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t number, const char *sort,
-                             size_t bytes)
+                             size_t bytes, bool is_overlay)
 {
     char name[64];
     tt_buf planes = { 0 };
@@ -56,6 +57,8 @@ static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t numbe
     for (tt_page_column c = 0; c <= TT_PAGE_COLUMN_COUNT_; c++) {
         bool is_bad = c == TT_PAGE_COLUMN_COUNT_;
         if (!is_bad && (bins->cells[c] == NULL || tt_page_column_is_same(bins, c)))
+            continue;
+        if (is_overlay && bins->has_tensors && !is_bad && c != TT_PAGE_RMS && c != TT_PAGE_RMS_LOW)
             continue;
         tt_buf_clear(&planes);
         (void)snprintf(name, sizeof name, "%zu/%s/%s", number, sort,
@@ -71,6 +74,7 @@ static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t numbe
 static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t *bytes)
 {
     size_t start = out->len;
+    bool is_overlay = tt_page_is_overlay(page);
     const tt_page_bins *first = &page->sources[0].bins[TT_PAGE_TENSORS];
     tt_status st = TT_OK;
     /* Digits matter where a bin is a single step. */
@@ -79,8 +83,8 @@ static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t
         for (size_t i = 0; i < page->count; i++) {
             const tt_page_bins *bins = page->sources[i].bins;
             (void)put_columns(out, &bins[TT_PAGE_NUMBERS], i, "numbers",
-                              tt_page_number_bytes(&bins[TT_PAGE_NUMBERS]));
-            st = put_columns(out, &bins[TT_PAGE_TENSORS], i, "tensors", *bytes);
+                              tt_page_number_bytes(&bins[TT_PAGE_NUMBERS]), is_overlay);
+            st = put_columns(out, &bins[TT_PAGE_TENSORS], i, "tensors", *bytes, is_overlay);
         }
         bool is_least = *bytes == 2 && first->bins <= TT_PAGE_BINS_LEAST;
         if (st < 0 || out->len - start <= room || is_least)
@@ -124,6 +128,13 @@ static tt_status put_text(tt_page *page, const char *name, tt_buf *out, tt_error
     return st;
 }
 
+static tt_status put_text_of(tt_page *page, size_t number, const char *what, tt_buf *out, tt_error *err)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "%zu/%s", number, what);
+    return put_text(page, name, out, err);
+}
+
 static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err)
 {
     size_t bytes = 4;
@@ -131,9 +142,9 @@ static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err
     if (st == TT_OK)
         st = tt_page_read(page, TT_PAGE_TENSORS, err);
     for (size_t i = 0; st == TT_OK && i < page->count; i++)
-        st = put_text(page, i == 0 ? "0/table" : "1/table", out, err);
-    for (size_t i = 0; st == TT_OK && i < page->count; i++)
-        st = put_text(page, i == 0 ? "0/charts" : "1/charts", out, err);
+        st = put_text_of(page, i, "table", out, err);
+    for (size_t i = 0; st == TT_OK && i < page->count && !tt_page_is_overlay(page); i++)
+        st = put_text_of(page, i, "charts", out, err);
     if (st == TT_OK && page->count == 2)
         st = put_text(page, "diff", out, err);
     if (st == TT_OK)
@@ -175,12 +186,13 @@ tt_status tt_page_write(const tt_page_run *runs, size_t count, bool is_private, 
     size_t room = SMALL_BYTES;
     for (size_t i = 0; i < count; i++)
         room += BYTES_OF_SITE * (size_t)tt_run_shown_count(runs[i].run, NULL);
-    room = room < MOST_BYTES ? room : MOST_BYTES;
+    size_t most = tt_page_is_overlay(page) ? OVERLAY_BYTES : MOST_BYTES;
+    room = room < most ? room : most;
     page->room = room - room / 16; /* the tables need some */
     st = put_data(page, room, &data, err);
     if (st == TT_OK)
         st = tt_page_put_facts(page, true, &facts, err);
-    if (st == TT_OK)
+    if (st == TT_OK && !tt_page_is_overlay(page))
         st = put_ranks(page, &data, err);
     if (st == TT_OK)
         st = put_page(&facts, &data, false, out);
