@@ -12,6 +12,8 @@
 /* Runs of so many bytes are judged unasked: they take some 25 ms. */
 static const int64_t JUDGED_BYTES = 4 << 20;
 
+enum { RUN_LEAST = 24 }; /* columns of the name of a run, where it is narrow */
+
 static struct {
     tt_filter filter;
     int64_t keep_last; /* -1: all */
@@ -70,14 +72,17 @@ static void add_value(tt_table *table, const tt_runs_value *value)
 /* Columns that a line has besides its command. */
 static int32_t width_of(const tt_runs *all)
 {
-    int32_t width = 75; /* run, when, state, steps and size */
+    int32_t width = 51, longest = 0; /* when, state, steps and size */
     bool has_value[TT_RUNS_USUAL_COUNT_] = { false };
-    for (size_t i = 0; i < all->count; i++)
+    for (size_t i = 0; i < all->count; i++) {
+        int32_t len = (int32_t)strnlen(all->entries[i].path, RUN_LEAST);
+        longest = len > longest ? len : longest;
         for (size_t k = 0; k < TT_RUNS_USUAL_COUNT_; k++)
             has_value[k] |= all->entries[i].usual[k].name != NULL;
+    }
     for (size_t k = 0; k < TT_RUNS_USUAL_COUNT_; k++)
         width += has_value[k] ? 9 : 0;
-    return width + 12 * (int32_t)(1 + args.filter.key_count);
+    return width + longest + 12 * (int32_t)(1 + args.filter.key_count);
 }
 
 static void add_row(tt_table *table, const tt_runs_entry *e, bool has_command)
@@ -111,7 +116,7 @@ static tt_status print_table(const tt_runs *all)
     bool is_wide = tt_terminal.style.columns == 0 || tt_terminal.style.columns >= width_of(all) + 8;
     const uint8_t may_go = is_wide ? 0 : 1;
     tt_table_column columns[14 + TT_FILTERS_MOST + 1] = {
-        { "RUN", .least = -24 },
+        { "RUN", .least = -RUN_LEAST },
         { .title = "VERDICT" },
         { "LOSS", .is_right = true },
         { "LR", .is_right = true, .optional = 3 * may_go },

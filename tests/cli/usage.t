@@ -19,7 +19,7 @@ Commands:
   explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
-  report   RUN [RUN]        a page to look at and to send
+  report   RUN...           a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
@@ -55,7 +55,7 @@ Commands:
   explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
-  report   RUN [RUN]        a page to look at and to send
+  report   RUN...           a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
@@ -89,7 +89,7 @@ Commands:
   explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
-  report   RUN [RUN]        a page to look at and to send
+  report   RUN...           a page to look at and to send
   serve    [FOLDER]         the page of every run in a folder, live
   query    SQL RUN...       ask many runs a question in SQL
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
