@@ -48,8 +48,10 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def set_up(folder: Path, **changed: str) -> subprocess.CompletedProcess[str]:
-    """Run ./dev setup as somebody who is not root."""
+def set_up(
+    folder: Path, command: str = "setup", **changed: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ./dev setup, or another command, as somebody who is not root."""
     nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     programs = folder / "bin"
     environment = {
@@ -60,7 +62,7 @@ def set_up(folder: Path, **changed: str) -> subprocess.CompletedProcess[str]:
         **changed,
     }
     return subprocess.run(
-        [folder / "dev", "setup"],
+        [folder / "dev", command],
         env=environment,
         capture_output=True,
         text=True,
@@ -74,6 +76,20 @@ def test_with_neither_root_nor_sudo_the_one_line_to_run_is_printed(folder: Path)
     line = "sudo apt-get install -y --no-install-recommends libcmocka-dev libzstd-dev\n"
     assert (done.returncode, done.stdout) == (3, line)
     assert "need an administrator" in done.stderr
+
+
+def test_one_line_has_all_that_a_bare_machine_lacks(folder: Path) -> None:
+    pretend(folder / "bin/compiler", "#!/bin/sh\nexit 1\n")
+    few = folder / "few"
+    few.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "chromium":
+            (few / program.name).symlink_to(program)
+    done = set_up(folder, "test", PATH=f"{folder}/bin:{few}")
+    (line,) = done.stdout.splitlines()
+    headers = {"libcmocka-dev", "libxxhash-dev", "libzstd-dev", "libdeflate-dev"}
+    assert done.returncode == 3
+    assert {"gcc", "libc6-dev", "libmicrohttpd-dev", "chromium"} | headers <= set(line.split())
 
 
 def test_without_apt_the_names_of_what_is_missing_are_printed(folder: Path) -> None:
