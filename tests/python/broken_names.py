@@ -160,7 +160,7 @@ def run_case(path: str, way: str, backend: str, folder: Path) -> dict[str, Any]:
 def warm_up() -> None:
     """Import everything, so that cases need not; nothing of torch has been tried by then.
 
-    Nothing goes backward: with a torch for CUDA, autograd then refuses to run in forks.
+    No gradient is needed: a torch for CUDA does not compute any in a fork if it has in the parent.
     """
     import torch
     import torch._dynamo
@@ -171,7 +171,8 @@ def warm_up() -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._inductor.codegen.wrapper")
     model = torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
-    model(torch.ones(2, 2))
+    with torch.no_grad():
+        model(torch.ones(2, 2))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     del model
