@@ -4,6 +4,7 @@ import {Chart} from "./chart.js";
 import {change, count, facts, isOverlay, loadColumns, onChange, runs, view, weightOf} from "./data.js";
 import {byId, el, fresh, lineColor, visible} from "./dom.js";
 import {lookOf, overlaid, settingOf} from "./lines.js";
+import {verdictText} from "./list.js";
 
 const DIFFERENCES = 6, LISTED_TENSORS = 2000;
 /* What differs without meaning anything. */
@@ -44,11 +45,11 @@ function verdictCell(number) {
   const counts = [3, 2].map((weight) => mine.filter((one) => weightOf(one) === weight).length);
   const words = ["error", "warning"].flatMap(
       (word, i) => (counts[i] ? [`${counts[i]} ${word}${counts[i] > 1 ? "s" : ""}`] : []));
-  const isKnown = mine.length > 0 || !facts.pending;
+  const verdict = facts.answers.find((one) => one.run === number && one.rule === "verdict");
   return el("td", {
     className: counts[0] ? "alarm" : "",
     title: mine.map((one) => visible(one.sentence, 200)).join("\n"),
-    textContent: words.join(", ") || (isKnown ? "nothing found" : "…")
+    textContent: words.join(", ") || (facts.pending ? "…" : verdictText(verdict && verdict.sentence))
   });
 }
 

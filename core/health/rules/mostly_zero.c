@@ -15,8 +15,9 @@ TT_RULE(
 static const double LARGE_P = 0.85;    /* of a dropout */
 static const double NEARLY_ALL = 0.97; /* of the elements of anything else */
 enum { ENOUGH = 10, FEWEST = 64 };     /* points, elements */
-static const char SPARSE[] =
-    "*ReLU*,*Relu*,*Threshold*,*shrink*,*Embedding*,*Sparse*,*Router*,*Gate,*Pool*,*Identity*";
+/* Activation functions are zero where units are dead, which is for dead-units. */
+static const char SPARSE[] = "*LU*,*Relu*,*Activation*,*Sigmoid*,*Mish*,*Softplus*,*Threshold*,*shrink*,"
+                             "*Embedding*,*Sparse*,*Router*,*Gate,*Pool*,*Identity*";
 
 /* The probability in "Dropout(p=0.9, inplace=False)" of a module; -1: not known. */
 static double probability_of(const tt_history *h, const char *path)
