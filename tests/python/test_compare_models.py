@@ -340,6 +340,16 @@ def test_quantised_weights_are_said_and_have_a_floor_of_their_own() -> None:
     assert first.a == "layers.1.post_attention_layernorm"
 
 
+def test_what_was_not_compared_before_the_place_is_said() -> None:
+    a, b = split(), split()
+    b.layers[1].self_attn = torch.nn.Identity()
+    first = tt.compare_models(a, b, (IDS,)).first
+    assert first is not None
+    assert first.a == "layers.1.post_attention_layernorm"
+    assert first.hints[1].startswith("what is between was not compared: layers.1.self_attn.")
+    assert first.hints[-1] == "its weight is equal in every bit"  # no advice
+
+
 def test_a_tensor_that_is_scaled_elsewhere_is_said() -> None:
     class Scaled(torch.nn.Embedding):  # type: ignore[misc]
         def forward(self, ids: Any) -> Any:

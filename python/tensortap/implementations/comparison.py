@@ -70,9 +70,11 @@ class First:
         """Yield them in words."""
         is_same = self.a == self.b.partition("[")[0]
         where = self.a if is_same else f"{self.a} = {self.b}"
+        count, _, which = self.tokens.partition(" (")
         yield (
             f"they part at {where}: {self.deviation:.1e} in "
-            f"the {self.of} token where rounding explains {self.floor:.1e}, in {self.tokens} tokens"
+            f"the {self.of} token where rounding explains {self.floor:.1e}, in {count} tokens"
+            + (f" ({which}" if which else "")
         )
         known = [hint for hint in self.hints if not hint.startswith(ADVICE)]
         advice = [hint for hint in self.hints if hint.startswith(ADVICE)]

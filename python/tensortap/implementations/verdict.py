@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensortap.implementations.comparison import ADVICE, Comparison, First, Pair
+from tensortap.implementations.comparison import ADVICE, Comparison, First, Pair, few, folded
 from tensortap.implementations.floor import MOST, Floor, base_of, median_of
 from tensortap.implementations.pairing import Pairing
 from tensortap.implementations.weights import SAME, match
@@ -141,14 +141,23 @@ def _hints(one: Candidate, before: list[Candidate], pairing: Pairing) -> Iterato
         apart = apart if apart <= MOST * base_of(x, y) else None
     if apart is not None:
         yield f"its input agrees ({apart:.1e})"
-    elif before:
+    between: list[str] = []
+    if apart is None and before:
         most = max(pair.distance for pair in before)
         yield f"all {len(before)} sites before it agree (at most {most:.1e})"
+        end = before[-1].a.end
+        between = [
+            site.title
+            for site in pairing.sites_a
+            if site.key not in pairing.used_a and site.parts and end < site.end < one.a.start
+        ]
+        if between:
+            yield f"what is between was not compared: {few(folded(between))}"
     words = pairing.parameters(one)
     for word in dict.fromkeys(words.values()):
         keys = [key for key, other in words.items() if other == word]
         yield f"its {' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} {word}"
     name = f"{one.a.kind} {one.a.name}".lower()
     hint = next((text for word, text in HINTS.items() if word in name), None)
-    if hint and all(word in SAME for word in words.values()):
+    if hint and not between and all(word in SAME for word in words.values()):
         yield f"{ADVICE} {hint}"
