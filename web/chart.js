@@ -126,20 +126,22 @@ export class Chart {
           }
         },
         ...["", "PNG", "SVG", "CSV"].map((kind) => el("option", {value: kind, textContent: kind || "Save"})));
-    const pin = key ? el("button", {
-      type: "button",
-      className: "pin",
-      ariaPressed: String(isPinned(key)),
-      textContent: isPinned(key) ? "Unpin" : "Pin",
-      title: "Keep this chart at the top; the address remembers it",
-      onclick: () => togglePin(key)
-    }) :
-                      null;
+    this.pin = key ? el("button", {type: "button", className: "pin", onclick: () => togglePin(key)}) : null;
+    this.showPin();
     return [
       el("div", {className: "heading"},
-         el("h3", {textContent: visible(title, 120), title: visible(title, 2000)}), pin, save),
+         el("h3", {textContent: visible(title, 120), title: visible(title, 2000)}), this.pin, save),
       this.readout
     ];
+  }
+
+  showPin() {
+    if (!this.pin) return;
+    const isOn = isPinned(this.options.key || "");
+    this.pin.textContent = isOn ? "Unpin" : "Pin";
+    this.pin.title =
+        isOn ? "Remove this chart from the top" : "Keep this chart at the top; the address remembers it";
+    this.pin.setAttribute("aria-pressed", String(isOn));
   }
 
   /** Says what the cursor is at, or what is missing.
@@ -399,6 +401,7 @@ function markBad(u, x, bad) {
 
 onChange((changed) => {
   for (const chart of charts) {
+    if (changed.has("pins")) chart.showPin();
     if (changed.has(chart.isOfSteps ? "range" : "axisRange"))
       chart.zoom();
     else if (changed.has("step"))

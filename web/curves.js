@@ -138,8 +138,6 @@ export function showCurves() {
     if (changed.has("data"))
       for (const [name, chart] of shown) chart.update({.../** @type {any} */ (curveOf(name)), ...options()});
     if (changed.has("axis") || changed.has("hidden")) update();
-    if (changed.has("pins"))
-      for (const chart of shown.values()) chart.draw();
   });
   more.addEventListener("click", () => {
     most += AT_FIRST;

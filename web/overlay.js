@@ -164,7 +164,7 @@ function showTensor() {
     chart = new Chart(place, {...options, log: true, height: 240});
   };
   onChange((changed) => {
-    if (["overlaid", "axis", "hidden", "pins"].some((key) => changed.has(key)))
+    if (["overlaid", "axis", "hidden"].some((key) => changed.has(key)))
       update();
     else if (changed.has("data") && chart)
       chart.update(/** @type {any} */ (sizeOf(view.overlaid)));

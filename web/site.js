@@ -75,6 +75,7 @@ function chartsOf(run, bins, series) {
   if (bins !== run.tensors)
     return [{
       title: "Value",
+      key: `number:${run.sites[view.site].name}`,
       x,
       bad,
       height: 220,
@@ -106,6 +107,7 @@ function chartsOf(run, bins, series) {
     },
     {
       title: "Root mean square",
+      key: `rms:${run.sites[view.site].name}`,
       x,
       bad,
       height: 220,

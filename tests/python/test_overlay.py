@@ -173,6 +173,22 @@ def test_pinned_charts_stay_at_the_top_and_in_the_address(page: Opened) -> None:
     page.wait("byId('pinned').hidden && !location.hash")
 
 
+def test_a_chart_of_a_site_is_pinned(chromium: Any, folder: Path) -> None:
+    page = Opened(chromium, write_page(folder / "run1", out=folder / "site.html"))
+    page.tab.evaluate("change({site: runs[0].byName.get('parameter/weight')})")
+    page.tab.click("#site .pin")
+    page.tab.wait_for_selector("#pinned .uplot")
+    x, line = page.tab.evaluate(DATA, "parameter/weight: root mean square")
+    steps, values = tt.open(folder / "run1").series("parameter/weight", "rms")
+    assert dict(zip(x, line, strict=True)) == pytest.approx(
+        dict(zip(steps.tolist(), values, strict=True)), rel=0.01
+    )
+    assert page.text("#site .pin") == "Unpin"
+    page.tab.click("#pinned .pin")
+    assert page.text("#site .pin") == "Pin"
+    page.close()
+
+
 def test_one_tensor_is_laid_over_that_of_the_others(page: Opened, folder: Path) -> None:
     page.tab.fill("#site input", "parameter/weight")
     page.tab.dispatch_event("#site input", "change")
