@@ -75,7 +75,7 @@ class Pipe(socketserver.BaseRequestHandler):
             self.refuse()
             return
         some = proxy.random.randrange(1, 1 << proxy.random.randrange(4, 20))
-        life = 1 << 20 if proxy.trouble else None
+        life = 1 << 18 if proxy.trouble else None
         with socket.create_connection(("127.0.0.1", proxy.port)) as there:
             limit = some if fault == "answer" else life
             words: Any = (there, self.request, 0.0, limit)
