@@ -164,6 +164,19 @@ def test_what_a_store_kept_of_half_an_object_is_gone_on_from(
         uploads.upload(tmp_path / "run", url, follow=False, say=print)
 
 
+def test_the_end_of_a_run_says_that_it_cannot_be_uploaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tt.record(tmp_path / "run", upload="nonsense9://x") as run:
+        run.log("loss", 1.0)
+        wait_for(lambda: (tmp_path / "run" / ".upload").exists())
+        wait_for(lambda: not uploads.is_alive(tmp_path / "run"))
+    said = capsys.readouterr().err
+    assert (
+        said == f"tensortap: {tmp_path / 'run'} was not uploaded: Protocol not known: nonsense9\n"
+    )
+
+
 def test_a_damaged_run_is_copied_whole(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     write_some(tmp_path / "run", 20)

@@ -114,8 +114,8 @@ class FsspecFolder:
         self.url = url
         try:
             self.fs, path = fsspec.core.url_to_fs(url)
-        except ImportError as error:
-            raise ModuleNotFoundError(str(error)) from None
+        except (ImportError, ValueError) as error:  # a package is missing, or nobody has one
+            raise ModuleNotFoundError(hide_secrets(str(error))) from None
         except Exception as error:
             raise _said(url, error) from None
         self.path = path.rstrip("/")

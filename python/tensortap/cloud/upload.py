@@ -32,6 +32,7 @@ PATIENCE = 8  # attempts of a copy that nobody follows
 LONGEST = 60.0  # seconds between two attempts
 URL = "TENSORTAP_UPLOAD_URL"  # for the process that is started: a command line is for all to see
 STATUS = ".upload"  # in the run's folder
+GAVE_UP = "gave up: "  # there, before an error that another attempt does not mend
 
 
 class OtherRunError(OSError):
@@ -233,7 +234,7 @@ def _upload(run: Path, url: str, follow: bool, say: Callable[[str], None]) -> in
             failures = 0
             _note(run, job.behind(), shown, "done" if is_done else "")
         except (OtherRunError, ImportError) as error:
-            _note(run, _size(run), shown, str(error))
+            _note(run, _size(run), shown, f"{GAVE_UP}{error}")
             raise
         except OSError as error:  # of the store, or of the disk
             failures += 1
@@ -282,11 +283,14 @@ def start(run: str | os.PathLike[str], url: str) -> None:
 
 def finish(run: Path, url: str) -> None:
     """Say that the copy goes on after the writer has ended; start it again if it was killed."""
-    is_there, behind = is_alive(run), left(run)
+    is_there, (behind, error) = is_alive(run), _read_note(run)
+    if not is_there and error.startswith(GAVE_UP):
+        why = error.removeprefix(GAVE_UP)
+        print(f"tensortap: {run} was not uploaded: {why}", file=sys.stderr)
+        return
     if not is_there and behind != 0:
         start(run, url)
     if behind != 0:
-        error = _read_note(run)[1]
         print(
             f"tensortap: the upload of {run} goes on in the background{': ' * bool(error)}{error}; "
             "'tensortap ls' says how far it is",
