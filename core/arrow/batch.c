@@ -77,8 +77,10 @@ tt_status tt_arrow_reserve(tt_arrow_batch *batch, size_t n)
     for (size_t i = 0; batch->st == TT_OK && i < batch->column_count; i++) {
         tt_arrow_column *column = &batch->columns[i];
         size_t rows = (size_t)batch->rows + n + 1; /* of texts also where the last ends */
-        if (n > 1 && rows < TT_ARROW_ROWS + n)
-            rows = TT_ARROW_ROWS + n; /* all that it will hold: it is not copied as it grows */
+        bool fits = rows * sizes[column->type] <= column->cap;
+        if (n > 1 && !fits && rows < TT_ARROW_ROWS + TT_ARROW_MORE)
+            rows =
+                TT_ARROW_ROWS + TT_ARROW_MORE; /* all that it will hold: it is not copied as it grows */
         batch->st = tt_grow(&column->data, &column->cap, rows * sizes[column->type], 1);
         if (batch->st == TT_OK && column->valid != NULL) {
             size_t before = column->valid_cap;
@@ -209,6 +211,13 @@ static tt_status grow_slots(tt_arrow_column *column)
 
 tt_status tt_arrow_word(tt_arrow_column *column, const char *text, size_t len, int32_t *out)
 {
+    if (column->word < column->words) { /* mostly it is the one before again */
+        const int32_t *ends = column->word_at + column->word;
+        if ((size_t)(ends[1] - ends[0]) == len && memcmp(column->bytes + ends[0], text, len) == 0) {
+            *out = column->word;
+            return TT_OK;
+        }
+    }
     tt_status st = grow_slots(column);
     if (st == TT_OK)
         st = tt_grow(&column->word_at, &column->word_cap, (size_t)column->words + 2,
@@ -226,7 +235,7 @@ tt_status tt_arrow_word(tt_arrow_column *column, const char *text, size_t len, i
         column->word_at[++column->words] = (int32_t)column->bytes_len;
         *slot = column->words;
     }
-    *out = *slot - 1;
+    *out = column->word = *slot - 1;
     return TT_OK;
 }
 

@@ -36,14 +36,15 @@ typedef struct tt_arrow_column {
     size_t bytes_len, bytes_cap;
     int32_t *word_at; /* where each word of the dictionary begins, and the end of the last */
     size_t word_cap;
-    int32_t words;
-    int32_t *slots; /* a table by hash: number of a word + 1 */
+    int32_t words, word; /* how many; the one that was put last */
+    int32_t *slots;      /* a table by hash: number of a word + 1 */
     size_t slot_count;
 } tt_arrow_column;
 
 enum {
     TT_ARROW_COLUMNS_MAX = 48,
     TT_ARROW_ROWS = 1 << 14, /* of a batch, about: what the second cache holds */
+    TT_ARROW_MORE = 1 << 12, /* rows of a chunk that ends behind them, mostly */
 };
 
 typedef struct tt_arrow_batch {
