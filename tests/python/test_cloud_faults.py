@@ -352,9 +352,9 @@ def test_trainings_with_workers_are_copied_into_a_store(
         try:
             said = train(folder, url, method, persistent, kind == "big")
             stop.set()
-            assert set(said.splitlines()) <= {
-                line for line in said.splitlines() if "goes on in the background" in line
-            }, said
+            # Python's own tracker of semaphores warns now and then, with spawned workers.
+            known = ("goes on in the background", "resource_tracker", "  warnings.warn(")
+            assert all(any(word in line for word in known) for line in said.splitlines()), said
         finally:
             stop.set()
             store.is_away = False
