@@ -102,8 +102,10 @@ tt_status tt_arrow_make_null(tt_arrow_column *column, int64_t from, int64_t to)
     column->nulls += to - from;
     for (; from < to && from % 8 != 0; from++)
         column->valid[from / 8] &= (unsigned char)~(1u << from % 8);
-    for (; to - from >= 8; from += 8)
-        column->valid[from / 8] = 0;
+    if (to - from >= 8) {
+        memset(column->valid + from / 8, 0, (size_t)(to - from) / 8);
+        from += (to - from) / 8 * 8;
+    }
     for (; from < to; from++)
         column->valid[from / 8] &= (unsigned char)~(1u << from % 8);
     return TT_OK;

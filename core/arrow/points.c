@@ -153,12 +153,12 @@ static bool is_nonfinite(uint64_t bits)
 /* NaN and infinities of a statistic say that no element defines it, or that NaN was propagated: no number. */
 static tt_status mark_nonfinite(const filling *f, tt_arrow_column *column)
 {
-    const uint64_t *cells = cells_of(f, column);
+    const uint64_t *cells = cells_of(f, column), one = UINT64_C(1) << 52;
     uint64_t found = 0;
-    for (size_t i = 0; i < f->n; i++)
-        found |= is_nonfinite(cells[i]);
+    for (size_t i = 0; i < f->n; i++) /* an exponent of ones carries into the sign */
+        found |= (cells[i] & ~(UINT64_C(1) << 63)) + one;
     tt_status st = TT_OK;
-    for (size_t i = 0; found != 0 && st == TT_OK && i < f->n; i++)
+    for (size_t i = 0; found >> 63 != 0 && st == TT_OK && i < f->n; i++)
         if (is_nonfinite(cells[i]) && (f->products[i] & TT_PRODUCT_STATS) != 0)
             st = tt_arrow_make_null(column, f->batch->rows + (int64_t)i, f->batch->rows + (int64_t)i + 1);
     return st;
