@@ -122,7 +122,8 @@ def seaweed(folder: Path, port: int) -> list[str]:
     """Return the command that starts SeaweedFS."""
     ports = [f"-{name}.port={free_port()}" for name in ("master", "volume", "filer")]
     place = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir", str(folder)]
-    limits = ["-volume.max=5", "-master.volumeSizeLimitMB=512"]
+    limits = ["-volume.max=5", "-master.volumeSizeLimitMB=512", "-master.telemetry=false"]
+    limits += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # else two stores want the same ports
     return [str(PROGRAM), "server", "-s3", f"-s3.port={port}", *ports, *place, *limits]
 
 

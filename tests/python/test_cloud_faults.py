@@ -171,10 +171,8 @@ def test_the_end_of_a_run_says_that_it_cannot_be_uploaded(
         run.log("loss", 1.0)
         wait_for(lambda: (tmp_path / "run" / ".upload").exists())
         wait_for(lambda: not uploads.is_alive(tmp_path / "run"))
-    said = capsys.readouterr().err
-    assert (
-        said == f"tensortap: {tmp_path / 'run'} was not uploaded: Protocol not known: nonsense9\n"
-    )
+    why = "nonsense9://x/run: Protocol not known: nonsense9"
+    assert capsys.readouterr().err == f"tensortap: {tmp_path / 'run'} was not uploaded: {why}\n"
 
 
 def test_a_damaged_run_is_copied_whole(tmp_path: Path) -> None:

@@ -114,8 +114,10 @@ class FsspecFolder:
         self.url = url
         try:
             self.fs, path = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:  # a package is missing, or nobody has one
-            raise ModuleNotFoundError(hide_secrets(str(error))) from None
+        except ImportError as error:
+            raise ModuleNotFoundError(str(error)) from None
+        except ValueError as error:  # no other attempt will mend it
+            raise ModuleNotFoundError(str(_said(url, error))) from None
         except Exception as error:
             raise _said(url, error) from None
         self.path = path.rstrip("/")
