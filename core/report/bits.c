@@ -41,7 +41,7 @@ static tt_status read_digests(tt_run *run, int32_t file, int32_t site, const tt_
             int64_t step = (int64_t)cells[STEP][i];
             if (st == TT_OK)
                 out->all[out->count++] =
-                    (digest_at){ .step = map->steps != NULL ? tt_step_map_of(map, step) : step,
+                    (digest_at){ .step = tt_step_map_of(map, step),
                                  .call = (int64_t)cells[CALL][i],
                                  .low = cells[LOW][i],
                                  .high = cells[HIGH][i],

@@ -42,11 +42,14 @@ typedef struct side {
     double *values[COLUMNS]; /* NaN: the point does not have the field */
 } side;
 
+#define IN_EVALUATION (INT64_C(1) << 32) /* of a call */
+
 /* Appends the points of a chunk, read once for all fields. */
 static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_chunk *entry)
 {
-    enum { PRODUCTS, STEP, CALL, FIELDS };
-    tt_column columns[FIELDS + COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL };
+    enum { PRODUCTS, STEP, CALL, PHASE, FIELDS };
+    tt_column columns[FIELDS + COLUMNS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL,
+                                            TT_COLUMN_PHASE };
     const uint64_t *cells[FIELDS + COLUMNS];
     for (size_t k = 0; k < COLUMNS; k++)
         columns[FIELDS + k] = fields[k].column;
@@ -55,7 +58,9 @@ static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_ch
     if (st < 0)
         return st;
     memcpy(s->steps + s->points, cells[STEP], entry->n * sizeof *s->steps);
-    memcpy(s->calls + s->points, cells[CALL], entry->n * sizeof *s->calls);
+    for (size_t i = 0; i < entry->n; i++)
+        s->calls[s->points + i] = (int64_t)(cells[CALL][i] & UINT32_MAX) |
+                                  ((cells[PHASE][i] & 0xff) == TT_PHASE_EVAL ? IN_EVALUATION : 0);
     for (size_t k = 0; k < COLUMNS; k++) {
         const tt_column_kind *kind = &tt_column_kinds[fields[k].column];
         const uint64_t *from = cells[FIELDS + k];
@@ -72,6 +77,45 @@ static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_ch
         s->numbers[s->points + i] = (int64_t)(s->points + i);
     s->points += entry->n;
     return TT_OK;
+}
+
+static void swap_points(side *s, size_t i, size_t j)
+{
+    int64_t *wholes[] = { s->steps, s->calls, s->numbers };
+    for (size_t k = 0; k < sizeof wholes / sizeof *wholes; k++) {
+        int64_t kept = wholes[k][i];
+        wholes[k][i] = wholes[k][j];
+        wholes[k][j] = kept;
+    }
+    for (size_t k = 0; k < COLUMNS; k++) {
+        double kept = s->values[k][i];
+        s->values[k][i] = s->values[k][j];
+        s->values[k][j] = kept;
+    }
+}
+
+/* Numbers the calls in training and in evaluation from 0 each, and puts the former first: a run that begins with an
+ * evaluation has all calls of its first training step later. */
+static void number_calls(side *s)
+{
+    for (size_t from = 0, to; from < s->points; from = to) {
+        int64_t first[2] = { INT64_MAX, INT64_MAX };
+        for (to = from; to < s->points && s->steps[to] == s->steps[from]; to++) {
+            int64_t *least = &first[s->calls[to] >= IN_EVALUATION];
+            *least = s->calls[to] < *least ? s->calls[to] : *least;
+        }
+        bool are_both = first[0] != INT64_MAX && first[1] != INT64_MAX;
+        for (size_t i = from; i < to; i++) {
+            bool is_evaluation = s->calls[i] >= IN_EVALUATION;
+            if (are_both)
+                s->calls[i] += (is_evaluation ? IN_EVALUATION : 0) - first[is_evaluation];
+            else if (is_evaluation)
+                s->calls[i] -= IN_EVALUATION; /* a training in evaluation mode is one, too */
+        }
+        for (size_t i = from + 1; i < to; i++)
+            for (size_t j = i; j > from && s->calls[j] < s->calls[j - 1]; j--)
+                swap_points(s, j, j - 1);
+    }
 }
 
 static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
@@ -100,8 +144,9 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
         if (st < 0)
             return tt_fail(err, st, "%.200s: %s", tt_run_site_name(s->run, site), tt_status_text(st));
     }
-    for (size_t i = 0; s->map.steps != NULL && i < s->points; i++)
+    for (size_t i = 0; i < s->points; i++)
         s->steps[i] = tt_step_map_of(&s->map, s->steps[i]);
+    number_calls(s);
     return TT_OK;
 }
 
@@ -242,7 +287,8 @@ static void pool(side *s, size_t from, size_t count, bool are_numbers, size_t to
 static size_t count_calls(const side *s, size_t from)
 {
     size_t to = from;
-    while (to < s->points && s->steps[to] == s->steps[from])
+    while (to < s->points && s->steps[to] == s->steps[from] &&
+           (s->calls[to] >= IN_EVALUATION) == (s->calls[from] >= IN_EVALUATION))
         to++;
     return to - from;
 }
@@ -326,7 +372,8 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
             bool is_tensor = is_before ? a->values[COUNT][i] > 1 : b->values[COUNT][j] > 1;
             bool is_written =
                 tt_run_stride(other->run, other->file,
-                              is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS, step) == 1;
+                              is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS,
+                              tt_step_map_back(&other->map, step)) == 1;
             pair->site.unwritten += is_wanted && !is_written;
             pair->site.only_a += is_wanted && is_written && is_before;
             pair->site.only_b += is_wanted && is_written && is_behind;

@@ -55,13 +55,15 @@ typedef struct tt_diff_pair {
 } tt_diff_pair;
 
 /* ---- premise.c ---- */
-/* The steps of a run in which its first optimizer stepped, if the other run has another number of optimizers. */
+/* Which steps of two runs belong together: those of the same count of the first optimizer. */
 typedef struct tt_step_map {
-    int64_t *steps; /* owned; ascending; NULL: steps are paired by number */
+    int64_t *steps; /* owned; ascending; those in which it stepped; NULL: all */
     size_t count;
+    int64_t before; /* how many it had done before the run */
 } tt_step_map;
 tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *diff, tt_error *err);
 int64_t tt_step_map_of(const tt_step_map *map, int64_t step);
+int64_t tt_step_map_back(const tt_step_map *map, int64_t count);
 /* Adds what is known of inputs, shapes and types.  The sites are judged. */
 tt_status tt_premises_add(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,
                           tt_diff *diff, tt_error *err);

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/answer.h"
 #include "report/diff.h"
+#include "report/settings.h"
 #include "store/run.h"
 
 #include <inttypes.h>
@@ -55,7 +56,20 @@ static tt_status read_steps(tt_run *run, tt_step_map *out, tt_error *err)
     return st;
 }
 
-tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *diff, tt_error *err)
+/* How many steps the first optimizer had done before the run; 0: none, or that is not known. */
+static tt_status read_before(const tt_run *run, int64_t *out)
+{
+    tt_settings settings;
+    tt_status st = tt_settings_read(run, &settings);
+    const char *text = st == TT_OK ? tt_settings_find(&settings, TT_STEPS_BEFORE) : NULL;
+    long long before = text != NULL ? strtoll(text, NULL, 10) : 0;
+    *out = before > 0 && before < INT32_MAX ? before : 0;
+    tt_settings_free(&settings);
+    return st;
+}
+
+/* Maps all steps by the first optimizer, if the runs have different numbers of them. */
+static tt_status map_optimizers(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *diff, tt_error *err)
 {
     int32_t in_a = count_optimizers(a), in_b = count_optimizers(b);
     if (in_a == in_b || in_a == 0 || in_b == 0)
@@ -74,9 +88,41 @@ tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *d
     return TT_OK;
 }
 
+tt_status tt_step_maps_make(tt_run *a, tt_run *b, tt_step_map out[2], tt_diff *diff, tt_error *err)
+{
+    tt_status st = map_optimizers(a, b, out, diff, err);
+    if (st == TT_OK)
+        st = tt_fail_plain(err, read_before(a, &out[0].before));
+    if (st == TT_OK)
+        st = tt_fail_plain(err, read_before(b, &out[1].before));
+    int64_t more = out[1].before - out[0].before;
+    if (st < 0 || more == 0) {
+        out[0].before = out[1].before = 0;
+        return st;
+    }
+    const char *later = more > 0 ? "second" : "first";
+    more = more > 0 ? more : -more;
+    bool is_reached = more <= tt_run_totals(out[1].before > out[0].before ? a : b).last_step;
+    int64_t least = is_reached ? out[0].before < out[1].before ? out[0].before : out[1].before : 0;
+    for (int k = 0; k < 2; k++)
+        out[k].before = is_reached ? out[k].before - least : 0;
+    add(diff, "steps", NULL, -1,
+        tt_answers_text(&diff->answers,
+                        is_reached
+                            ? "the %s run goes on after %" PRId64
+                              " more steps of the optimizer: its step 0 is step %" PRId64 " here"
+                            : "the %s run goes on after %" PRId64
+                              " more steps of the optimizer, and the other is shorter than %" PRId64
+                              ": steps are paired by number",
+                        later, more, more));
+    return TT_OK;
+}
+
 int64_t tt_step_map_of(const tt_step_map *map, int64_t step)
 {
     size_t low = 0, high = map->count;
+    if (map->steps == NULL)
+        return step + map->before;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (map->steps[middle] < step)
@@ -84,7 +130,15 @@ int64_t tt_step_map_of(const tt_step_map *map, int64_t step)
         else
             high = middle;
     }
-    return (int64_t)low;
+    return (int64_t)low + map->before;
+}
+
+int64_t tt_step_map_back(const tt_step_map *map, int64_t count)
+{
+    int64_t at = count - map->before;
+    if (map->steps == NULL || at < 0 || map->count == 0)
+        return at;
+    return map->steps[(size_t)at < map->count ? (size_t)at : map->count - 1];
 }
 
 /* ---- inputs --------------------------------------------------------------- */
@@ -118,8 +172,8 @@ static tt_status read_batches(tt_run *run, int32_t file, int32_t site, const tt_
         for (uint32_t i = 0; st == TT_OK && i < entry->n; i++)
             if (cells[PRODUCTS][i] & TT_PRODUCT_DIGEST) {
                 int64_t step = (int64_t)cells[STEP][i];
-                out->all[out->count++] = (batch){ map->steps != NULL ? tt_step_map_of(map, step) : step,
-                                                  cells[LOW][i], cells[HIGH][i] };
+                out->all[out->count++] =
+                    (batch){ tt_step_map_of(map, step), cells[LOW][i], cells[HIGH][i] };
             }
     }
     return st < 0 ? tt_fail(err, st, "%.200s: %s", tt_run_site_name(run, site), tt_status_text(st)) : st;

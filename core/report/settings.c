@@ -74,7 +74,7 @@ void tt_settings_free(tt_settings *settings)
     *settings = (tt_settings){ 0 };
 }
 
-static const char *find(const tt_settings *settings, const char *key)
+const char *tt_settings_find(const tt_settings *settings, const char *key)
 {
     for (size_t i = 0; i < settings->count; i++)
         if (strcmp(settings->items[i].key, key) == 0)
@@ -87,9 +87,9 @@ static const char *find_partner(const tt_settings *in, const char *key, const tt
                                 bool is_back)
 {
     char other[512];
-    const char *value = find(in, key);
+    const char *value = tt_settings_find(in, key);
     if (value == NULL && rename != NULL && tt_rename_apply(rename, is_back, key, other, sizeof other))
-        value = find(in, other);
+        value = tt_settings_find(in, other);
     return value;
 }
 
@@ -131,7 +131,7 @@ static const char *describe_code(tt_answers *answers, const tt_run *run, const t
         own = own != NULL ? own : class_name;
         key.len = 0;
         if (class_name != NULL && tt_buf_printf(&key, "code/%s", class_name) == TT_OK)
-            line = find(settings, key.data);
+            line = tt_settings_find(settings, key.data);
         if (len <= prefix)
             break;
     }
@@ -238,7 +238,8 @@ static bool has_other_world(const tt_run *a, const tt_run *b)
 static bool is_left_out(const char *key, bool is_split, const char *ignore)
 {
     const char *name = strrchr(key, ':') != NULL ? strrchr(key, ':') + 1 : key;
-    return strncmp(key, "tensortap/", 10) == 0 || (is_split && strncmp(name, "batch/", 6) == 0) ||
+    return strncmp(key, "tensortap/", 10) == 0 || strcmp(key, TT_STEPS_BEFORE) == 0 ||
+           (is_split && strncmp(name, "batch/", 6) == 0) ||
            (ignore != NULL && tt_glob_match(ignore, key));
 }
 

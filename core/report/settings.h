@@ -5,6 +5,11 @@
 
 #include "tensortap_tools.h"
 
+/* The setting that says how many steps the first optimizer had done before the run. */
+#define TT_STEPS_BEFORE "optimizer/steps_before"
+
+/* The value of a setting; NULL: there is none. */
+const char *tt_settings_find(const tt_settings *settings, const char *key);
 /* Says where the code of an answer's first site is: "Linear in Block.forward (model.py:94)", if the run knows. */
 void tt_answers_set_code(tt_answers *answers, tt_answer *of, const tt_run *run);
 /* Adds settings and code that differ between two runs; ignore: a glob of keys, or NULL; rename: or NULL. */

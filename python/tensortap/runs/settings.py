@@ -119,9 +119,14 @@ def full_class(one: Any) -> str:
 # ---- where they come from
 
 
-def of_optimizer(optimizer: Any, prefix: str, names: dict[int, str]) -> Found:
-    """Yield the class and the groups of an optimizer.  *names*: of parameters, by id."""
+def of_optimizer(optimizer: Any, prefix: str, names: dict[int, str], before: int = 0) -> Found:
+    """Yield the class and the groups of an optimizer.
+
+    *names*: of parameters, by id.  *before*: how many steps it had done before the run.
+    """
     yield f"{prefix}/class", full_class(optimizer)
+    if before > 0:
+        yield f"{prefix}/steps_before", str(before)
     groups = optimizer.param_groups
     for i, group in enumerate(groups):
         at = f"{prefix}/group{i}" if len(groups) > 1 else prefix
@@ -143,6 +148,15 @@ def _number(value: Any) -> Any:
     if hasattr(value, "item") and hasattr(value, "device"):
         return value.item() if value.device.type == "cpu" and value.numel() == 1 else value
     return value
+
+
+def steps_of(optimizer: Any) -> int:
+    """Return how many steps an optimizer has done, as far as its state says it; 0: none."""
+    try:
+        first = next(iter(optimizer.state.values()), {})
+        return int(_number(first.get("step", 0)))
+    except Exception:  # a state that is built otherwise
+        return 0
 
 
 def plain_of(optimizer: Any) -> tuple[Any, ...]:

@@ -54,6 +54,7 @@ class Plan:
     def __init__(self, number: int, prefix: str) -> None:
         self.number, self.prefix = number, prefix
         self.stepped = -1  # the step in which it stepped last
+        self.before = 0  # steps that the optimizer had done before the run
         self.ids: set[int] = set()
         self.parts: list[tuple[Watched, bytes | None]] = []
         self.rates: list[str] = []
@@ -266,7 +267,9 @@ class Steps(optimizers.Listener):
         for optimizer, plan in self.plans.items():
             plan.settings = settings.plain_of(optimizer)
             prefix = f"optimizer{plan.number if plan.number > 1 else ''}"
-            self._settings.record(partial(settings.of_optimizer, optimizer, prefix, names))
+            self._settings.record(
+                partial(settings.of_optimizer, optimizer, prefix, names, plan.before)
+            )
 
     def _find_states(self) -> list[tuple[str, int]]:
         """Find out which parameters require a gradient, have one, and have an optimizer.
@@ -388,6 +391,8 @@ class Steps(optimizers.Listener):
             now += 1
         elif plan.stepped < 0 or id(optimizer) not in self.current:  # one that is new here
             self._learn({id(o) for o, p in self.plans.items() if p.stepped == now})
+        if plan.stepped < 0:
+            plan.before = settings.steps_of(optimizer) - now
         plan.stepped = now
         if not self.given:
             self.current.add(id(optimizer))
