@@ -246,6 +246,7 @@ static tt_status print_json(const tt_diff *diff)
         tt_json_i64(json, "step", premise->first_step);
         tt_json_text(json, "site", premise->site_count > 0 ? premise->names[0] : NULL);
         tt_json_text(json, "text", premise->sentence);
+        tt_json_text(json, "detail", premise->detail);
         tt_json_close(json);
     }
     tt_json_close(json);

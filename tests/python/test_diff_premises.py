@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,84 @@ def test_runs_with_other_optimizers_are_paired_by_the_first_one(tmp_path: Path) 
     assert kinds(found) == ["steps"]
     loss = next(one for one in found.sites if one.name == "loss")
     assert (loss.verdict, loss.points, loss.only_a, loss.only_b) == ("identical", 4, 0, 0)
+
+
+def train_on(path: Path, model: Any, optimizer: Any, data: list[torch.Tensor]) -> Path:
+    """Train in a run, which `path` names, or in none."""
+    with tt.record(path, model=model) if path.name else nullcontext():
+        for x in data:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    return path
+
+
+def test_an_evaluation_before_the_first_step_shifts_no_call(tmp_path: Path) -> None:
+    for name, evaluations in (("a", 0), ("b", 1), ("c", 3)):
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        with tt.record(tmp_path / name, model=model):
+            model.eval()
+            for _ in range(evaluations):
+                with torch.no_grad():
+                    model(torch.ones(2, 6))
+            model.train()
+            for x in batches(0):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+    for other in "bc":
+        found = tt.diff(tmp_path / "a", tmp_path / other)
+        assert found.verdict == "identical"
+        assert {one.only_b for one in found.sites} == {0, "bc".index(other) * 2 + 1}
+    found = tt.diff(tmp_path / "b", tmp_path / "c")
+    assert (found.verdict, max(one.only_b for one in found.sites)) == ("identical", 2)
+
+
+def test_a_resumed_run_is_paired_by_what_its_optimizer_had_done(tmp_path: Path) -> None:
+    data = batches(0) + batches(1)
+    half = len(data) // 2
+    whole = make()
+    train_on(tmp_path / "whole", whole, torch.optim.Adam(whole.parameters(), 0.01), data)
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    train_on(Path(), model, optimizer, data[:half])
+    later = torch.optim.Adam(model.parameters(), 0.01)
+    later.load_state_dict(optimizer.state_dict())
+    train_on(tmp_path / "resumed", model, later, data[half:])
+    assert tt.open(tmp_path / "resumed").settings["optimizer/steps_before"] == str(half)
+    found = tt.diff(tmp_path / "whole", tmp_path / "resumed")
+    assert found.verdict == "identical"
+    assert kinds(found) == ["steps"]
+    assert f"its step 0 is step {half} here" in found.premises[0].text
+    loss = next(one for one in found.sites if one.name.startswith("loss/"))
+    assert (loss.points, loss.only_a, loss.only_b) == (half, half, 0)
+    back = tt.diff(tmp_path / "resumed", tmp_path / "whole")
+    assert (back.verdict, kinds(back)) == ("identical", ["steps"])
+
+
+def test_a_run_that_goes_on_where_the_other_never_came_is_paired_by_number(tmp_path: Path) -> None:
+    data = batches(0)
+    for name, before in (("a", []), ("b", data + data)):
+        model = make()
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        train_on(Path(), model, optimizer, before)
+        train_on(tmp_path / name, model, optimizer, data)
+    found = tt.diff(tmp_path / "a", tmp_path / "b")
+    assert (kinds(found), found.verdict) == (["steps"], "differs")
+    assert "steps are paired by number" in found.premises[0].text
+    assert all(one.only_a == one.only_b == 0 for one in found.sites)
+
+
+def test_settings_that_differ_are_listed_in_every_form(tmp_path: Path) -> None:
+    a = train(tmp_path / "a", batches(0, size=16))
+    b = train(tmp_path / "b", [x[:1] for x in batches(0, size=16)])
+    lines = "batch/size is 16 against 1\nbatch/inputs is float32 [16, 6] against float32 [1, 6]"
+    assert tt.diff(a, b).premises[0].detail == lines
+    answered = answer("diff", a, b, folder=tmp_path)
+    check_schema(answered, "diff")
+    assert answered["premises"][0]["detail"] == lines
+    assert "batch/size is 16 against 1" in tt.diff(a, b)._repr_html_()
 
 
 def test_the_command_prints_premises_as_json(tmp_path: Path) -> None:

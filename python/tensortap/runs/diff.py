@@ -53,10 +53,11 @@ class DiffSite:
 class Premise:
     """What differs before any number is compared, and may explain the rest."""
 
-    kind: Literal["steps", "inputs", "shapes", "types"]
+    kind: Literal["settings", "code", "steps", "inputs", "shapes", "types"]
     step: int  # the first where it holds; -1: all
     site: str | None  # the first where it holds
     text: str
+    detail: str | None = None  # several differences, a line each
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class Diff:
         return sorted(found, key=lambda site: (order[site.verdict], -site.deviation))[:count]
 
     def _repr_html_(self) -> str:
-        rows = [("", one.text) for one in self.premises]
+        rows = [("", one.text) for one in self.premises if one.detail is None]
+        rows += [
+            (one.text, line) for one in self.premises for line in (one.detail or "").splitlines()
+        ]
         rows += [
             (
                 site.name,
