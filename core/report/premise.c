@@ -241,14 +241,29 @@ static int32_t ranks_of(const tt_run *run, int32_t site)
     return joined != NULL ? joined->ranks : 1;
 }
 
+/* Are the digests of both runs of the same elements?  Those of earlier versions are of others. */
+static tt_status ask_digests(const tt_run *a, const tt_run *b, bool *are_alike)
+{
+    tt_settings in_a, in_b = { 0 };
+    tt_status st = tt_settings_read(a, &in_a);
+    if (st == TT_OK)
+        st = tt_settings_read(b, &in_b);
+    const char *x = st == TT_OK ? tt_settings_find(&in_a, TT_BATCH_DIGEST) : NULL;
+    const char *y = st == TT_OK ? tt_settings_find(&in_b, TT_BATCH_DIGEST) : NULL;
+    *are_alike = x == y || (x != NULL && y != NULL && strcmp(x, y) == 0);
+    tt_settings_free(&in_a);
+    tt_settings_free(&in_b);
+    return st;
+}
+
 /* Compares what the models of both runs were fed, for the first rank and model where it differs. */
 static tt_status add_inputs(tt_run *a, tt_run *b, const tt_step_map maps[2], const tt_rename *rename,
                             tt_diff *diff, tt_error *err)
 {
     batches x = { 0 }, y = { 0 };
-    tt_status st = TT_OK;
-    bool is_found = false;
-    for (int32_t file = 0; st == TT_OK && !is_found && file < a->count; file++) {
+    bool is_found = false, are_alike = true;
+    tt_status st = tt_fail_plain(err, ask_digests(a, b, &are_alike));
+    for (int32_t file = 0; are_alike && st == TT_OK && !is_found && file < a->count; file++) {
         int32_t other = file_of(b, a->taps[file]->rank);
         for (int32_t site = 0; st == TT_OK && !is_found && site < tt_run_site_count(a); site++) {
             const char *name = tt_run_site_name(a, site);

@@ -140,6 +140,14 @@ static const char *describe_code(tt_answers *answers, const tt_run *run, const t
         text = tt_answers_text(answers, "%s in %s.forward (%s)", own, class_name, line);
     else if (line != NULL)
         text = tt_answers_text(answers, "%s.forward (%s)", class_name, line);
+    else if (root.st == TT_OK) { /* all of it is torch's: the line that calls the model */
+        key.len = 0;
+        if (tt_buf_printf(&key, "code/%s", root.data) == TT_OK)
+            line = tt_settings_find(settings, key.data);
+        if (line != NULL)
+            text = tt_answers_text(answers, "%s%sthe model is called at %s", own != NULL ? own : "",
+                                   own != NULL ? "; " : "", line);
+    }
     if (root.st < 0 || key.st < 0)
         answers->st = root.st < 0 ? root.st : key.st;
     tt_buf_free(&root);
@@ -151,6 +159,8 @@ void tt_answers_set_code(tt_answers *answers, tt_answer *of, const tt_run *run)
 {
     tt_settings settings;
     const char *path = of->site_count > 0 ? strchr(of->names[0], '/') : NULL;
+    if (of->site_count > 0 && path == NULL)
+        path = "/(root)"; /* of the whole model: gradient_norm */
     if (path == NULL || strncmp(of->names[0], "loss/", 5) == 0)
         return; /* a loss has its line in its name */
     tt_status st = tt_settings_read(run, &settings);

@@ -8,6 +8,9 @@
 /* The setting that says how many steps the first optimizer had done before the run. */
 #define TT_STEPS_BEFORE "optimizer/steps_before"
 
+/* Which elements of a batch the recorder makes a digest of. */
+#define TT_BATCH_DIGEST "tensortap/batch_digest"
+
 /* The value of a setting; NULL: there is none. */
 const char *tt_settings_find(const tt_settings *settings, const char *key);
 /* Says where the code of an answer's first site is: "Linear in Block.forward (model.py:94)", if the run knows. */

@@ -206,6 +206,21 @@ def test_a_run_that_goes_on_where_the_other_never_came_is_paired_by_number(tmp_p
     assert all(one.only_a == one.only_b == 0 for one in found.sites)
 
 
+def test_pictures_that_share_their_borders_are_other_batches(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.manual_seed(seed)
+        pictures = torch.full((64, 1, 32, 32), -1.0)
+        pictures[..., 4:28, 4:28] = torch.randn(64, 1, 24, 24)
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(1024, 1))
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        with tt.record(tmp_path / name, model=model):
+            for _ in range(2):
+                model(pictures).mean().backward()
+                optimizer.step()
+    assert kinds(tt.diff(tmp_path / "a", tmp_path / "b")) == ["inputs"]
+
+
 def test_settings_that_differ_are_listed_in_every_form(tmp_path: Path) -> None:
     a = train(tmp_path / "a", batches(0, size=16))
     b = train(tmp_path / "b", [x[:1] for x in batches(0, size=16)])

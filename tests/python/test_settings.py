@@ -169,6 +169,17 @@ def test_loaders_are_settings(tmp_path: Path) -> None:
     del loader
 
 
+def test_a_model_without_code_of_its_own_is_named_by_its_call(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+    with torch.no_grad():
+        model[1].weight.fill_(float("inf"))
+    run = train(tmp_path / "run", model, torch.optim.SGD(model.parameters(), 0.1))
+    line = run.settings["code/(root)"]
+    assert line == f"{Path(__file__).name}:{train.__code__.co_firstlineno + 7}"
+    codes = [one.code for one in tt.health(run.path) if one.rule == "nonfinite"]
+    assert codes == [f"Linear; the model is called at {line}"]
+
+
 class Tagger(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()

@@ -75,6 +75,7 @@ static void watch_dealloc(PyObject *self)
     calls_parameters_free(&watch->buffers);
     PyMem_Free(watch->addends);
     tt_buf_free(&watch->batch_inputs);
+    tt_buf_free(&watch->called_at);
     runs_watch_forget_awaited(watch);
     Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->backward_code);
@@ -184,6 +185,8 @@ static PyMemberDef members[] = {
     { "batch_size", T_LONGLONG, offsetof(runs_watch, batch_size), READONLY, "first size of a batch" },
     { "batch_inputs", T_STRING, offsetof(runs_watch, batch_inputs.data), READONLY,
       "types and shapes in the first training batch" },
+    { "called_at", T_STRING, offsetof(runs_watch, called_at.data), READONLY,
+      "the program's line that called the model with it" },
     { "compiled_again", T_BOOL, offsetof(runs_watch, consumer.is_compiled_again), READONLY,
       "some module had been compiled before it was watched" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_watch, weakrefs), READONLY, NULL },

@@ -11,6 +11,7 @@
 #ifndef TT_EXT_RUNS_WATCH_H
 #define TT_EXT_RUNS_WATCH_H
 
+#include "base/frame.h"
 #include "calls/parameters.h"
 #include "calls/source.h"
 #include "runs/recorder.h"
@@ -140,7 +141,8 @@ typedef struct runs_watch {
     double scale;       /* that a GradScaler gave the last loss; 0: none */
     int64_t batch_rows; /* samples in the last batch */
     int64_t batch_size; /* the same, once it was so in two batches; 0: not known */
-    tt_buf batch_inputs; /* types and shapes in the first training batch, as text */
+    tt_buf batch_inputs; /* types and shapes in the first training batch, as text ... */
+    tt_buf called_at;    /* ... and the program's line that called the model with it */
     bool
         has_unused_graph; /* the last call was in evaluation, with a graph, and nothing used that since */
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
@@ -265,6 +267,8 @@ static inline bool runs_watch_is_plain(const tt_tensor *t)
 /* The loss.  runs_watch_note_loss records what backward() was called on, while it runs; 0, or -1
  * with the exception of on_nonfinite. */
 int runs_watch_find_backward(runs_watch *self);
+/* The program's line in this frame or above, past libraries: "train.py:34"; owned, or NULL. */
+PyObject *runs_watch_line_of(binding_state *state, base_frame *at);
 int runs_watch_note_loss(runs_watch *self);
 
 #endif

@@ -62,8 +62,10 @@ static void add_digest(batch *b, const tt_tensor *t)
     tt_digest digest;
     if (!is_sampled && t->count > MOST_STRIDED)
         return;
-    for (int64_t i = 0; is_sampled && i < count; i++)
-        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)(i * apart) * size, size);
+    for (int64_t i = 0; is_sampled && i < count; i++) { /* a fixed stride may meet only borders of pictures */
+        int64_t at = i * apart + (int64_t)((uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) >> 33) % apart;
+        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)at * size, size);
+    }
     if (is_sampled && tt_tensor_describe(&sample, few, t->dtype, 1, &count, NULL, NULL) < 0)
         return;
     tt_digest_compute(is_sampled ? &sample : t, &digest);
@@ -170,6 +172,12 @@ static void describe_inputs(runs_watch *self, const calls_event *event)
     if (event->kwargs != NULL)
         (void)tensor_walk(&self->state->torch, event->kwargs, describe_input, &all);
     PyErr_Clear();
+    PyObject *line = runs_watch_line_of(self->state, base_frame_running()); /* owned */
+    const char *text = line != NULL ? PyUnicode_AsUTF8(line) : NULL;
+    PyErr_Clear();
+    if (text != NULL && self->called_at.data == NULL)
+        (void)tt_buf_text(&self->called_at, text);
+    Py_XDECREF(line);
     if (all.count > MOST_NAMED)
         (void)tt_buf_printf(&self->batch_inputs, " and %d more", (int)(all.count - MOST_NAMED));
 }
@@ -275,6 +283,22 @@ static bool is_all_zero(const char *at, size_t bytes)
     return true;
 }
 
+/* Counts positions that get a gradient, of padding and of other tokens, in a column where any does: the last one of
+ * labels that are shifted gets none. */
+static void count_column(const padding *p, const tt_tensor *t, int64_t column, int64_t *counted,
+                         int64_t *others, int64_t *padded)
+{
+    size_t bytes = (size_t)t->shape[2] * tt_dtype_size(t->dtype);
+    int64_t found[2] = { 0, 0 }, all = 0; /* of others, of padding */
+    for (int64_t i = column; i < p->rows * p->columns; i += p->columns) {
+        all += p->is_padded[i];
+        found[p->is_padded[i]] += !is_all_zero((const char *)t->data + (size_t)i * bytes, bytes);
+    }
+    *counted += found[1];
+    *others += found[0];
+    *padded += found[0] + found[1] > 0 ? all : 0;
+}
+
 /* hook(gradients of the outputs of a node): a position that the loss leaves out has a gradient of 0. */
 static PyObject *gradient_came(PyObject *capsule, PyObject *gradients)
 {
@@ -288,19 +312,16 @@ static PyObject *gradient_came(PyObject *capsule, PyObject *gradients)
         self->recorder->rec == NULL || tensor_view_open(&self->state->torch, gradient, &view) != VIEW_OK)
         goto out;
     const tt_tensor *t = &view.tensor;
-    int64_t positions = p->rows * p->columns, counted = 0, others = 0;
-    if (t->ndim == 3 && t->shape[0] == p->rows && t->shape[1] == p->columns && runs_watch_is_plain(t)) {
-        size_t bytes = (size_t)t->shape[2] * tt_dtype_size(t->dtype);
-        for (int64_t i = 0; i < positions; i++)
-            if (!is_all_zero((const char *)t->data + (size_t)i * bytes, bytes))
-                *(p->is_padded[i] ? &counted : &others) += 1;
-    }
+    int64_t counted = 0, others = 0, padded = 0;
+    if (t->ndim == 3 && t->shape[0] == p->rows && t->shape[1] == p->columns && runs_watch_is_plain(t))
+        for (int64_t column = 0; column < p->columns; column++)
+            count_column(p, t, column, &counted, &others, &padded);
     tensor_view_close(&view);
     int32_t known = 0;
-    if (others > 0)
+    if (others > 0 && padded > 0)
         runs_watch_record_number(self,
                                  runs_watch_own_site(self, &known, "tensortap/padding", p->name, true),
-                                 (double)counted / (double)p->count);
+                                 (double)counted / (double)padded);
 out:
     PyErr_Clear();
     Py_RETURN_NONE;

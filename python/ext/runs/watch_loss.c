@@ -48,10 +48,9 @@ static base_frame *backward_of_others(const runs_watch *self)
     return found;
 }
 
-/* The line that called backward(), or that called the library that did: "train.py:34"; owned, or NULL. */
-static PyObject *name_of_caller(binding_state *state, base_frame *backward)
+PyObject *runs_watch_line_of(binding_state *state, base_frame *at)
 {
-    base_frame *at = base_frame_back(backward), *program = at;
+    base_frame *program = at;
     while (program != NULL && binding_owner_of(state, base_frame_code(program)) != BINDING_OWNER_PROGRAM)
         program = base_frame_back(program);
     if (program == NULL)
@@ -141,7 +140,7 @@ int runs_watch_note_loss(runs_watch *self)
         if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)) ||
             (is_staged && has_gradient(self, at, i)))
             break;
-        if (i == 0 && (name = name_of_caller(self->state, at)) != NULL)
+        if (i == 0 && (name = runs_watch_line_of(self->state, base_frame_back(at))) != NULL)
             tag.site = runs_watch_site(self, "loss", name);
         calls_consumer_take_error(&self->consumer);
         if (tag.site < 0)

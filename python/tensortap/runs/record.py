@@ -167,7 +167,9 @@ class Recording(_core.Recorder):
             self.box.program_ended(error, "health" if is_rule else "exception")
         what = type(error).__name__
         self.note(
-            f"stopped by {what}" if program.is_private() else f"stopped by {what}: {error}"[:500]
+            f"stopped by {what}"
+            if program.is_private() or not str(error)
+            else f"stopped by {what}: {error}"[:500]
         )
 
     def __repr__(self) -> str:

@@ -38,6 +38,8 @@ MOST_CHANGES = 8  # of one setting; then it is no setting
 MOST_OF_A_KIND = 4  # schedulers, DataLoaders
 MOST_FILE = 4 << 20  # bytes of a file of code that is hashed
 MOVING = ("lr", "initial_lr")  # a series of the run, or set by torch
+#: Of a scheduler: what changes, or is said elsewhere.
+SCHEDULED = ("optimizer", "last_epoch", "base_lrs", "best", "num_bad_epochs", "cooldown_counter")
 FRAMEWORKS = ("torch", "lightning", "pytorch_lightning")
 NUMBERS = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
 
@@ -175,7 +177,7 @@ def of_schedulers(schedulers: Iterable[Any], optimizers: Iterable[Any]) -> Found
         prefix = f"scheduler{i + 1 if i else ''}"
         yield f"{prefix}/class", full_class(one)
         for key, value in vars(one).items():
-            if not key.startswith("_") and key not in ("optimizer", "last_epoch", "base_lrs"):
+            if not key.startswith("_") and key not in SCHEDULED:
                 yield f"{prefix}/{key}", text_of(value)
 
 
@@ -272,9 +274,16 @@ def of_parameters(parameters: Iterable[Any], prefix: str) -> Found:
 def of_batch(watch: Any, prefix: str) -> Found:
     """Yield the first size of a batch, and types and shapes of what the model is called with."""
     if watch.batch_size:
-        yield f"{prefix}/size", str(watch.batch_size)
+        yield f"{prefix}batch/size", str(watch.batch_size)
+    yield "tensortap/batch_digest", "2"  # which elements it is of: others cannot be compared
     if watch.batch_inputs:
-        yield f"{prefix}/inputs", _short(watch.batch_inputs)
+        yield f"{prefix}batch/inputs", _short(watch.batch_inputs)
+
+
+def of_call(watch: Any, prefix: str) -> Found:
+    """Yield the line of the program that calls the model."""
+    if watch.called_at:
+        yield f"code/{prefix}{ROOT}", _short(watch.called_at)
 
 
 def of_torch(autocast: str) -> Found:

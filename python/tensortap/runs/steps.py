@@ -251,7 +251,9 @@ class Steps(optimizers.Listener):
 
     def _record_batch(self, one: Watched) -> None:
         one.batch_size = one.core.batch_size
-        self._settings.record(partial(settings.of_batch, one.core, f"{one.own_prefix}batch"))
+        self._settings.record(partial(settings.of_batch, one.core, one.own_prefix))
+        if not is_private():
+            self._settings.record(partial(settings.of_call, one.core, one.own_prefix))
 
     def _search(self, age: float) -> None:
         """Search for schedulers and DataLoaders, once, if the run is so old: it takes 50 ms."""
