@@ -718,6 +718,7 @@ typedef enum tt_loss_made_by {
     TT_LOSS_OF_PROBABILITIES = 3, /* a cross entropy of the output of a softmax */
     TT_LOSS_OF_SIGMOID = 4,       /* a binary cross entropy with logits, of the output of a sigmoid */
     TT_LOSS_OVER_BATCH = 5,       /* an nll_loss of a log_softmax over the first dimension */
+    TT_LOSS_BROADCAST = 6,        /* of a difference of N predictions and N labels with N x N elements */
 } tt_loss_made_by;
 
 /* What a softmax inside a module normalises over, if that is not what it is used for; under tensortap/softmax/. */

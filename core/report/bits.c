@@ -40,13 +40,12 @@ static tt_status read_digests(tt_run *run, int32_t file, int32_t site, const tt_
             st = tt_grow(&out->all, &out->cap, out->count + 1, sizeof *out->all);
             int64_t step = (int64_t)cells[STEP][i];
             if (st == TT_OK)
-                out->all[out->count++] =
-                    (digest_at){ .step = tt_step_map_of(map, step),
-                                 .call = (int64_t)cells[CALL][i],
-                                 .low = cells[LOW][i],
-                                 .high = cells[HIGH][i],
-                                 .count = (int64_t)cells[COUNT][i],
-                                 .dtype = (int64_t)cells[DTYPE][i] };
+                out->all[out->count++] = (digest_at){ .step = tt_step_map_of(map, step),
+                                                      .call = (int64_t)cells[CALL][i],
+                                                      .low = cells[LOW][i],
+                                                      .high = cells[HIGH][i],
+                                                      .count = (int64_t)cells[COUNT][i],
+                                                      .dtype = (int64_t)cells[DTYPE][i] };
         }
     }
     return st;

@@ -3,6 +3,9 @@
 #include "health/rule.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 TT_RULE(learning_rate, "learning-rate", ERROR, CERTAIN, /* looks at */ "learning_rate",
         "The learning rate is zero, from the beginning or since some step, too small to change a "
@@ -92,20 +95,48 @@ static bool is_too_small(tt_case *c, double rate)
     return judged > 0;
 }
 
+/* The rate that the optimizer was given, if the schedule multiplied it by itself all the time: LambdaLR takes a
+ * factor, and was given a rate.  0: it did not. */
+static double squared_rate(const tt_case *c, const tt_course *course)
+{
+    const char *number = strchr(course->name, '/');
+    char key[64] = "optimizer/lr";
+    if (number != NULL)
+        (void)snprintf(key, sizeof key, "optimizer/group%.20s/lr", number + 1);
+    const char *text = tt_history_setting(c->history, key);
+    double given = text != NULL && strchr(course->name, ':') == NULL ? strtod(text, NULL) : 0;
+    double most = highest(course);
+    bool is_squared = given > 0 && given < 0.2 && fabs(most / (given * given) - 1) < 0.02;
+    return is_squared && course->points >= ENOUGH_TO_FALL ? given : 0;
+}
+
 static void find(tt_case *c)
 {
     for (const tt_course *course = NULL; (course = tt_case_next(c, TT_COURSE_RATE, course)) != NULL;) {
         bool is_always = course->zero_run == course->points && course->points >= ENOUGH;
         bool is_tiny = course->points >= LATER && highest(course) > 0 && is_too_small(c, highest(course));
         bool is_fallen = !is_tiny && has_collapsed(course);
-        if (!is_always && !is_tiny && !is_fallen && course->zero_run < LATER)
+        double given = tt_case_is_rate_settled(c) ? squared_rate(c, course) : 0;
+        if (!is_always && !is_tiny && !is_fallen && course->zero_run < LATER && given == 0)
             continue;
         long long steps = is_tiny ? course->points : course->zero_run;
         int64_t since = is_always || is_tiny ? course->first_step : course->zero_from;
         tt_case_add(c, course);
         tt_case_number(c, "steps", (double)steps);
         tt_case_steps(c, since, course->last_step);
-        if (is_fallen) {
+        if (given > 0) {
+            tt_case_number(c, "learning_rate", highest(course));
+            tt_case_number(c, "given", given);
+            tt_case_steps(c, course->first_step, course->last_step);
+            c->likelihood = TT_LIKELIHOOD_LIKELY;
+            c->remedy =
+                "LambdaLR takes a factor, not a rate: let its function return 1 for the full rate";
+            tt_case_say(c, TT_SEVERITY_WARNING,
+                        "%s is at most %s, which is the %s that the optimizer was given times %s: the "
+                        "schedule returns a rate where a factor is expected",
+                        course->name, tt_case_text(c, highest(course)), tt_case_text(c, given),
+                        tt_case_text(c, given));
+        } else if (is_fallen) {
             tt_case_number(c, "highest", highest(course));
             tt_case_number(c, "learning_rate", course->latest);
             tt_case_steps(c, course->first_step, course->last_step);

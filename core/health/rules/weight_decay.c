@@ -8,6 +8,7 @@
 #include "health/rule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +19,12 @@ TT_RULE(
     /* what to do */ "use a smaller weight_decay: 0.01 to 0.1 for AdamW, 1e-4 to 5e-4 for SGD are usual",
     /* hides */ "gradient-vanishing,loss-stuck,growth,update-ratio")
 
-static const double LARGE = 1e-3; /* of a weight that a step takes away */
-static const double BEYOND = 3;   /* times the gradient, where the two are added */
-static const double SHRUNK = 0.5; /* of what a weight was at first */
-static const double FALLEN = 0.5; /* of what a loss was at first */
-enum { ENOUGH = 20, FEWEST = 2 }; /* steps, weights */
+static const double LARGE = 1e-3;   /* of a weight that a step takes away */
+static const double EXTREME = 0.03; /* the same: nobody wants to halve a weight every 23 steps */
+static const double BEYOND = 3;     /* times the gradient, where the two are added */
+static const double SHRUNK = 0.5;   /* of what a weight was at first */
+static const double FALLEN = 0.5;   /* of what a loss was at first */
+enum { ENOUGH = 20, FEWEST = 2 };   /* steps, weights */
 
 /* The largest weight decay of all groups of all optimizers; 0: none is known. */
 static double largest_decay(const tt_history *h)
@@ -36,6 +38,27 @@ static double largest_decay(const tt_history *h)
     return isfinite(most) ? most : 0;
 }
 
+/* The most that the decay of one group takes away in a step, by the group's own rate; *decay: of that group. */
+static double largest_share(const tt_history *h, double *decay)
+{
+    double most = 0;
+    for (int32_t i = 0; i < h->setting_count; i++) {
+        char key[64];
+        const char *slash = strrchr(h->settings[i].key, '/');
+        if (slash == NULL || strcmp(slash, "/weight_decay") != 0)
+            continue;
+        (void)snprintf(key, sizeof key, "%.*s/lr", (int)(slash - h->settings[i].key), h->settings[i].key);
+        const char *rate = tt_history_setting(h, key);
+        double by = strtod(h->settings[i].value, NULL);
+        double share = rate != NULL ? by * strtod(rate, NULL) : 0;
+        if (share > most) {
+            most = share;
+            *decay = by;
+        }
+    }
+    return most;
+}
+
 static bool has_learned(tt_case *c)
 {
     TT_EACH_LOSS(c, loss)
@@ -46,7 +69,8 @@ static bool has_learned(tt_case *c)
 
 static void find(tt_case *c)
 {
-    double decay = largest_decay(c->history), shrunk = 0, rate = 0;
+    double decay = largest_decay(c->history), shrunk = 0, rate = 0, extreme = 0;
+    bool is_extreme = largest_share(c->history, &extreme) >= EXTREME;
     long long judged = 0;
     for (const tt_course *at = NULL; (at = tt_case_next(c, TT_COURSE_RATE, at)) != NULL;)
         rate = fmax(rate, at->level);
@@ -63,8 +87,10 @@ static void find(tt_case *c)
             shrunk = fmax(shrunk, weight->latest / weight->first);
         }
     }
-    if ((long long)c->suspect_count < FEWEST || (long long)c->suspect_count * 2 < judged ||
-        has_learned(c))
+    if (is_extreme) /* of one group, perhaps: the others may learn */
+        decay = extreme;
+    else if ((long long)c->suspect_count < FEWEST || (long long)c->suspect_count * 2 < judged ||
+             has_learned(c))
         c->suspect_count = 0;
     if (c->suspect_count == 0)
         return;

@@ -20,11 +20,20 @@ static bool is_zero(const tt_case *c, const tt_course *weight)
            tt_case_is_optimized(c, weight);
 }
 
-/* The length of what two factors of one product have in common: the module's path. */
+/* The length of what two factors of one product have in common: the path of the module that has both, as parameters
+ * ("0.lora_A") or as layers ("adapter.down.weight"). */
 static size_t module_len(const char *tail)
 {
     const char *lora = strstr(tail, "lora_"), *dot = strrchr(tail, '.');
-    return lora != NULL ? (size_t)(lora - tail) : dot != NULL ? (size_t)(dot - tail) + 1 : 0;
+    if (lora != NULL)
+        return (size_t)(lora - tail);
+    if (dot == NULL)
+        return 0;
+    bool is_layer = strcmp(dot, ".weight") == 0;
+    const char *end = is_layer ? dot : dot + 1;
+    while (is_layer && end > tail && end[-1] != '.')
+        end--; /* over the name of the layer */
+    return (size_t)(end - tail);
 }
 
 bool tt_factor_is_zero(const tt_case *c, const tt_course *weight)
@@ -45,9 +54,16 @@ static void find(tt_case *c)
     TT_EACH(c, course, PARAMETER)
         if (tt_factor_is_zero(c, course))
             tt_case_add(c, course);
+    bool is_lora = c->suspect_count > 0;
+    for (size_t i = 0; i < c->suspect_count; i++)
+        is_lora &= strstr(c->suspects[i]->tail, "lora_") != NULL;
     tt_case_number(c, "parameters", (double)c->suspect_count);
+    c->likelihood = is_lora ? TT_LIKELIHOOD_CERTAIN : TT_LIKELIHOOD_LIKELY;
     if (c->suspect_count > 0)
-        tt_case_say(c, TT_SEVERITY_ERROR,
-                    "%s: both factors of the product are 0, so that the gradient of each is 0, too",
+        tt_case_say(c, is_lora ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING,
+                    is_lora
+                        ? "%s: both factors of the product are 0, so that the gradient of each is 0, too"
+                        : "%s: these weights of one module began at 0, and so is the gradient of each: "
+                          "where one multiplies the other, neither can learn",
                     tt_case_subject(c));
 }

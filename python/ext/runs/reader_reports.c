@@ -109,10 +109,9 @@ static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
     for (size_t i = 0; premises != NULL && i < diff->answers.count; i++) {
         const tt_answer *one = &diff->answers.items[i];
         if (one->kind == TT_ANSWER_PREMISE)
-            binding_list_add(&premises,
-                             Py_BuildValue("(sLzsz)", one->rule, (long long)one->first_step,
-                                           one->site_count > 0 ? one->names[0] : NULL, one->sentence,
-                                           one->detail));
+            binding_list_add(&premises, Py_BuildValue("(sLzsz)", one->rule, (long long)one->first_step,
+                                                      one->site_count > 0 ? one->names[0] : NULL,
+                                                      one->sentence, one->detail));
     }
     return Py_BuildValue("(sLNzzN)", tt_verdict_text(diff->verdict), (long long)diff->first, sites,
                          rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL,

@@ -135,12 +135,12 @@ typedef struct runs_watch {
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
     /* For the rules of health. */
     const runs_watch_parameter
-        *clip_of;       /* borrowed of parameters; whose scaling is measured; NULL: not chosen */
-    int32_t clip_site;  /* number plus 1 */
-    int64_t arrivals;   /* of the latest gradient that arrived, since the step before */
-    double scale;       /* that a GradScaler gave the last loss; 0: none */
-    int64_t batch_rows; /* samples in the last batch */
-    int64_t batch_size; /* the same, once it was so in two batches; 0: not known */
+        *clip_of;        /* borrowed of parameters; whose scaling is measured; NULL: not chosen */
+    int32_t clip_site;   /* number plus 1 */
+    int64_t arrivals;    /* of the latest gradient that arrived, since the step before */
+    double scale;        /* that a GradScaler gave the last loss; 0: none */
+    int64_t batch_rows;  /* samples in the last batch */
+    int64_t batch_size;  /* the same, once it was so in two batches; 0: not known */
     tt_buf batch_inputs; /* types and shapes in the first training batch, as text ... */
     tt_buf called_at;    /* ... and the program's line that called the model with it */
     bool

@@ -62,7 +62,8 @@ static void add_digest(batch *b, const tt_tensor *t)
     tt_digest digest;
     if (!is_sampled && t->count > MOST_STRIDED)
         return;
-    for (int64_t i = 0; is_sampled && i < count; i++) { /* a fixed stride may meet only borders of pictures */
+    for (int64_t i = 0; is_sampled && i < count;
+         i++) { /* a fixed stride may meet only borders of pictures */
         int64_t at = i * apart + (int64_t)((uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) >> 33) % apart;
         memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)at * size, size);
     }
@@ -151,8 +152,8 @@ static int describe_input(void *context, PyObject *tensor, const tensor_path *pa
         name = PyUnicode_AsUTF8(path->step[0].key);
     PyErr_Clear();
     if (ndim >= 0 && dtype != NULL && ++all->count <= MOST_NAMED) {
-        (void)tt_buf_printf(text, "%s%s%s%s [", all->count > 1 ? ", " : "",
-                            name != NULL ? name : "", name != NULL ? " " : "", dtype);
+        (void)tt_buf_printf(text, "%s%s%s%s [", all->count > 1 ? ", " : "", name != NULL ? name : "",
+                            name != NULL ? " " : "", dtype);
         for (int32_t d = 0; d < ndim; d++)
             (void)tt_buf_printf(text, "%s%lld", d > 0 ? ", " : "", (long long)shape[d]);
         (void)tt_buf_text(text, "]");

@@ -26,6 +26,30 @@ static bool begins(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
+enum { MOST_DIMENSIONS = 8 };
+
+/* The shape of what a node computed, as its metadata say; 0: not known. */
+static int64_t shape_of(PyObject *node, int64_t shape[MOST_DIMENSIONS])
+{
+    PyObject *all = PyObject_GetAttrString(node, "_input_metadata");                 /* owned */
+    PyObject *first = all != NULL ? PySequence_GetItem(all, 0) : NULL;               /* owned */
+    PyObject *sizes = first != NULL ? PyObject_GetAttrString(first, "shape") : NULL; /* owned */
+    Py_ssize_t len = sizes != NULL ? PySequence_Size(sizes) : 0;
+    int64_t ndim = len > 0 && len <= MOST_DIMENSIONS ? len : 0;
+    for (int64_t i = 0; i < ndim; i++) {
+        PyObject *size = PySequence_GetItem(sizes, (Py_ssize_t)i); /* owned */
+        shape[i] = size != NULL ? PyLong_AsLongLong(size) : -1;
+        Py_XDECREF(size);
+    }
+    if (PyErr_Occurred())
+        ndim = 0;
+    PyErr_Clear();
+    Py_XDECREF(sizes);
+    Py_XDECREF(first);
+    Py_XDECREF(all);
+    return ndim;
+}
+
 /* Does the operator only give its elements another form? */
 static bool is_form(const char *type)
 {
@@ -81,6 +105,58 @@ static int loss_of(PyObject *node)
     return made_by;
 }
 
+/* The only input of a node that has a gradient; owned, or NULL: there are several, or none. */
+static PyObject *only_input_of(PyObject *node)
+{
+    PyObject *inputs = PyObject_GetAttrString(node, "next_functions"); /* owned */
+    Py_ssize_t count = inputs != NULL && PyTuple_Check(inputs) ? PyTuple_GET_SIZE(inputs) : 0;
+    PyObject *only = NULL; /* borrowed */
+    int32_t found = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PyTuple_GET_ITEM(inputs, i); /* borrowed */
+        PyObject *one = PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 ? PyTuple_GET_ITEM(pair, 0)
+                                                                           : NULL; /* borrowed */
+        found += one != NULL && one != Py_None;
+        only = one != NULL && one != Py_None ? one : only;
+    }
+    only = found == 1 ? Py_NewRef(only) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(inputs);
+    return only;
+}
+
+static bool is_any(const char *type, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (begins(type, names[i]))
+            return true;
+    return false;
+}
+
+/* Is a prediction for each sample compared with the labels of all?  [N, 1] and [N] make N x N differences. */
+static bool is_broadcast(const runs_watch *self, PyObject *node)
+{
+    static const char *const sums[] = { "Mean", "Sum",     "Div",    "Pow",      "Abs",
+                                        "Mul",  "MseLoss", "L1Loss", "SmoothL1", "HuberLoss" };
+    enum { DEEPEST = 6 };
+    int64_t out[MOST_DIMENSIONS], in[MOST_DIMENSIONS];
+    PyObject *at = Py_NewRef(node); /* owned */
+    for (int depth = 0; depth < DEEPEST && at != NULL; depth++) {
+        if (!is_any(Py_TYPE(at)->tp_name, sums, sizeof sums / sizeof *sums))
+            break;
+        Py_XSETREF(at, input_of(at));
+    }
+    static const char *const differences[] = { "SubBackward", "RsubBackward", "ExpandBackward" };
+    bool is_difference = at != NULL && at != Py_None && is_any(Py_TYPE(at)->tp_name, differences, 3);
+    PyObject *input = is_difference ? only_input_of(at) : NULL; /* owned */
+    int64_t wide = input != NULL ? shape_of(at, out) : 0;
+    int64_t narrow = wide == 2 ? shape_of(input, in) : 0;
+    Py_XDECREF(input);
+    Py_XDECREF(at);
+    return narrow > 0 && out[0] > 1 && out[0] == out[1] && out[0] == self->batch_rows &&
+           in[0] == out[0] && (narrow == 1 || (narrow == 2 && in[1] == 1));
+}
+
 /* What computed the loss, of those that are never negative; means and sums of it are looked through.  The
  * labels themselves are gone: backward has begun. */
 void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
@@ -91,9 +167,10 @@ void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
         return;
     PyObject *node = tensor_torch_get(grad_fn, loss); /* owned */
     PyErr_Clear();
+    bool is_wrong = node != NULL && node != Py_None && is_broadcast(self, node);
     for (int depth = 0; node != NULL && depth < DEEPEST; depth++) {
         const char *type = Py_TYPE(node)->tp_name;
-        int made_by = loss_of(node);
+        int made_by = is_wrong ? TT_LOSS_BROADCAST : loss_of(node);
         int32_t known = 0;
         if (made_by != 0)
             runs_watch_record_number(
@@ -106,7 +183,7 @@ void runs_watch_note_labels(runs_watch *self, PyObject *loss, PyObject *name)
 
 /* ---- inside a module ------------------------------------------------------------ */
 
-enum { MOST_NODES = 128, MOST_ENTRIES = 8, MOST_DIMENSIONS = 8 };
+enum { MOST_NODES = 128, MOST_ENTRIES = 8 };
 
 /* Nodes that a module's call made: from its output to what it was given. */
 typedef struct region {
@@ -173,28 +250,6 @@ static void add_inputs(region *r, PyObject *node)
 typedef struct softmax {
     int64_t dim, ndim, shape[MOST_DIMENSIONS];
 } softmax;
-
-/* The shape of what a node computed, as its metadata say; 0: not known. */
-static int64_t shape_of(PyObject *node, int64_t shape[MOST_DIMENSIONS])
-{
-    PyObject *all = PyObject_GetAttrString(node, "_input_metadata");                 /* owned */
-    PyObject *first = all != NULL ? PySequence_GetItem(all, 0) : NULL;               /* owned */
-    PyObject *sizes = first != NULL ? PyObject_GetAttrString(first, "shape") : NULL; /* owned */
-    Py_ssize_t len = sizes != NULL ? PySequence_Size(sizes) : 0;
-    int64_t ndim = len > 0 && len <= MOST_DIMENSIONS ? len : 0;
-    for (int64_t i = 0; i < ndim; i++) {
-        PyObject *size = PySequence_GetItem(sizes, (Py_ssize_t)i); /* owned */
-        shape[i] = size != NULL ? PyLong_AsLongLong(size) : -1;
-        Py_XDECREF(size);
-    }
-    if (PyErr_Occurred())
-        ndim = 0;
-    PyErr_Clear();
-    Py_XDECREF(sizes);
-    Py_XDECREF(first);
-    Py_XDECREF(all);
-    return ndim;
-}
 
 static bool is_softmax(PyObject *node)
 {

@@ -1,12 +1,16 @@
 """What `tensortap health` must say of these trainings with FAULT=1; without it they are healthy."""
 
 PAIRS = {
+    "adapter_of_zeros": ("zero-factors", "*down*"),
     "batch_of_one": ("norm-of-one", "*"),
     "blocked_by_no_grad": ("gradient-missing", "encoder*"),
+    "broadcast_labels": ("loss-input", "loss/*"),
     "clip_before_unscale": ("clipping", "*"),
     "clip_too_low": ("clipping", "*"),
+    "decay_of_one_group": ("weight-decay", "head*"),
     "dropout_too_high": ("mostly-zero", "*2*"),
     "evaluation_with_graphs": ("evaluation-graphs", "*"),
+    "factor_is_a_rate": ("learning-rate", "learning_rate"),
     "gates_over_batch": ("softmax-dimension", "0*"),
     "growing_by_a_factor": ("growth", "*"),
     "inverted_mask": ("mostly-zero", "keep*"),
@@ -18,6 +22,7 @@ PAIRS = {
     "padding_counted": ("padding", "*"),
     "rate_in_wrong_unit": ("learning-rate", "learning_rate"),
     "schedule_per_step": ("learning-rate", "learning_rate"),
+    "shifted_padding_counted": ("padding", "*"),
     "softmax_over_queries": ("softmax-dimension", "attention*"),
     "weight_decay": ("weight-decay", "*"),
 }
