@@ -176,7 +176,7 @@ def test_a_model_without_code_of_its_own_is_named_by_its_call(tmp_path: Path) ->
     run = train(tmp_path / "run", model, torch.optim.SGD(model.parameters(), 0.1))
     line = run.settings["code/(root)"]
     assert line == f"{Path(__file__).name}:{train.__code__.co_firstlineno + 7}"
-    codes = [one.code for one in tt.health(run.path) if one.rule == "nonfinite"]
+    codes = [one.code for one in tt.health(run.path) if one.kind == "origin"]
     assert codes == [f"Linear; the model is called at {line}"]
 
 
