@@ -93,17 +93,6 @@ static tt_status add_named(void *self, const char *name, int32_t site, const cha
     return st == TT_EMISMATCH ? TT_OK : st;
 }
 
-/* The largest stride of the steps of tensors, where they are thinned. */
-static int64_t read_stride(const tt_run *run)
-{
-    int64_t most = 1;
-    tt_thinned one;
-    for (int32_t i = 0; tt_run_thinned(run, 0, i, &one) == TT_OK; i++)
-        if (one.kind == TT_THINNED_TENSORS && one.stride > most)
-            most = one.stride;
-    return most;
-}
-
 static tt_status read_values(tt_runs_entry *e, tt_run *files, const tt_runs_wish *wish, tt_error *err)
 {
     tt_settings settings = { 0 };
@@ -146,7 +135,7 @@ static tt_status add_entry(tt_runs *all, const tt_runs_wish *wish, const char *p
     e->state = tt_run_state(run);
     e->ranks = tt_overview_rank_count(run);
     e->totals.stopped = NULL; /* it is the run's */
-    e->stride = read_stride(run);
+    e->stride = tt_run_widest_stride(run);
     tt_status st = tt_run_command(run, &e->command);
     if (st == TT_OK)
         st = read_values(e, run, wish, err);

@@ -443,7 +443,7 @@ static tt_status tell(tt_thin *thin, tt_store *store, int64_t bytes, tt_error *e
     thin->told_bytes = steps > 0 ? (bytes + not_yet_merged(&store->index)) / steps : 0;
     int len =
         snprintf(text, sizeof text,
-                 "thinned: tensors of one step in %u are written from step %lld on, and all steps around "
+                 "thinned: tensors of one step in %u are written from step %lld on, and more around "
                  "a NaN, a spike, a note or the end, to stay within %.3g GB (disk); 100 000 whole steps "
                  "would take about %.2g GB",
                  of->stride, (long long)of->changed_step, (double)thin->disk / 1e9,

@@ -406,7 +406,7 @@ static void add_thinned(const tt_run *run, tt_answers *out)
     }
     if (first < 0)
         return;
-    (void)tt_buf_text(&text, "; all steps around what happened");
+    (void)tt_buf_text(&text, "; more steps around what happened");
     for (int32_t i = 0; i < tt_run_file_count(run); i++)
         is_alike &= tt_run_stride(run, i, TT_THINNED_TENSORS, INT64_MAX) ==
                     tt_run_stride(run, sparsest, TT_THINNED_TENSORS, INT64_MAX);
