@@ -4,7 +4,7 @@
  * read with pread: a mapped file that is cut meanwhile would kill the process.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/run.h"
-#include "store/join.h"
+#include "store/join/join.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * columns that are needed are unpacked.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
-#include "store/join.h"
+#include "store/join/join.h"
 #include "store/run.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* sweep.h -- chunks of one file, read in the order in which they lie there.
  *
- * For join_series.c: of a thousand files each holds a few bytes of every site, block after block, and a read for each
+ * For join/series.c: of a thousand files each holds a few bytes of every site, block after block, and a read for each
  * chunk costs more than its bytes.
  *
  *     tt_sweep_begin(&sweep);

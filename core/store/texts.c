@@ -3,7 +3,7 @@
  * Exists apart from run.c because these are the only parts of a run that are kept
  * in memory as text; how much is limited.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join.h"
+#include "store/join/join.h"
 #include "store/placement.h"
 #include "store/run.h"
 

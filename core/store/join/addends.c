@@ -1,10 +1,10 @@
-/* join_addends.c -- the sum of addends, of which each rank has one.
+/* addends.c -- the sum of addends, of which each rank has one.
  *
  * Exists because statistics of addends say nothing about their sum: where the elements themselves were kept
  * (gradients of norms under sequence parallelism), they are added in the order of the mesh.  The program's own sum
  * may differ in the last bits, as sums do in another order.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "summary/convert.h"
 

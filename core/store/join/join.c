@@ -3,9 +3,9 @@
  * For each step and call of a site, the ranks' points are put into classes by their placements: ranks of one
  * class hold the same part, and one of them stands for it; the classes together hold the whole tensor.  Counts,
  * sums, squares, extremes and histograms of the parts are combined in the order of the mesh, so that the result
- * does not depend on who wrote first.  join_parts.h says which file does what.
+ * does not depend on who wrote first.  parts.h says which file does what.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join.h"
+#include "store/join/join.h"
 
 #include <stdlib.h>
 #include <string.h>

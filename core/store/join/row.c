@@ -1,6 +1,6 @@
-/* join_row.c -- the row of a site of a joined run, made when it is first asked for.
+/* row.c -- the row of a site of a joined run, made when it is first asked for.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "store/pack.h"
 

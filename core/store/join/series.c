@@ -1,11 +1,11 @@
-/* join_series.c -- joins whole series of sites at once, where all ranks recorded alike.
+/* series.c -- joins whole series of sites at once, where all ranks recorded alike.
  *
  * Exists because of a thousand files most have the same steps and a placement that never changes: file by file their
  * columns are added to the sums of all steps, so that a file is read once and nothing is sorted.  Several sites are
  * joined together, because their points lie side by side in each file.  Everything else (missing parts, replicas that
- * differ, histograms, numbers) is for join_row.c.
+ * differ, histograms, numbers) is for row.c.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "base/float_mode.h"
 #include "store/sweep.h"

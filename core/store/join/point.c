@@ -1,10 +1,10 @@
-/* join_point.c -- what the ranks hold of one step and call, put together.
+/* point.c -- what the ranks hold of one step and call, put together.
  *
  * Ranks of one class hold the same part, and one of them stands for it; the classes together hold the whole tensor.
  * Numbers that are a part are never given for the whole: where a part is missing, or the counts do not add up to the
  * global shape, there is no point.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "store/pack.h"
 #include "summary/placed.h"

@@ -1,8 +1,8 @@
-/* join_norm.c -- the norm of all gradients of a model, from the joined gradients.
+/* norm.c -- the norm of all gradients of a model, from the joined gradients.
  *
  * Exists because each rank has the norm of its own parts.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* join_parts.c -- which files of a site have to be read, and their points.
+/* parts.c -- which files of a site have to be read, and their points.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "store/placement.h"
 

@@ -1,14 +1,14 @@
-/* join_parts.h -- what the files that join ranks share.  For join*.c only.
+/* parts.h -- what the files that join ranks share.  For this folder only.
  *
- * join_parts.c chooses the files of a site that have to be read and reads them; join_point.c puts together what the
- * ranks hold of one step and call; join_series.c does that for whole series at once, where all ranks recorded alike,
- * with join_columns.c; join_addends.c adds up addends; join_norm.c has the norm of all gradients; join_row.c makes the
+ * parts.c chooses the files of a site that have to be read and reads them; point.c puts together what the
+ * ranks hold of one step and call; series.c does that for whole series at once, where all ranks recorded alike,
+ * with columns.c; addends.c adds up addends; norm.c has the norm of all gradients; row.c makes the
  * rows of sites.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_JOIN_PARTS_H
 #define TT_STORE_JOIN_PARTS_H
 
-#include "store/join.h"
+#include "store/join/join.h"
 
 /* ---- the parts --------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
-/* join_columns.c -- statistics of many points, added column by column.
+/* columns.c -- statistics of many points, added column by column.
  *
  * Exists because a job of a thousand ranks has tens of millions of points: a loop for each column takes a third of the
  * time that tt_join_merge takes point by point.  The results are the same to the bit.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/join_parts.h"
+#include "store/join/parts.h"
 
 #include "summary/stats.h"
 
