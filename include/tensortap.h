@@ -707,8 +707,6 @@ typedef struct tt_thinned {
 tt_status tt_run_thinned(const tt_run *run, int32_t file, int32_t i, tt_thinned *out);
 /* The widest stride of tensors in any file; 1: the run is not thinned. */
 int64_t tt_run_widest_stride(const tt_run *run);
-/* The file that has it; if several have, the first. */
-int32_t tt_run_sparsest(const tt_run *run);
 
 /* ---- saved files -------------------------------------------------------- */
 

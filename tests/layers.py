@@ -81,7 +81,7 @@ PACKAGES = {
         *QUARANTINE,
     },
     "findings": {"models", "answers", "runs"},
-    "implementations": {"models", "runs"},
+    "implementations": {"models", "display", "runs"},
     **{
         name: {"analysis", "models", "display", "files", "devices", "runs", *QUARANTINE}
         for name in FRONT_ENDS - {"operators"}

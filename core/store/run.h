@@ -82,6 +82,8 @@ struct tt_run {
 /* Returns st; notes what could not be read if that is wanted. */
 tt_status tt_run_miss(tt_run *run, const tt_tap *tap, tt_status st, int64_t at, int64_t len);
 
+/* The file with the widest stride of tensors; if several have it, the first. */
+int32_t tt_run_sparsest(const tt_run *run);
 /* Does the exception only say that another rank is gone, or does not answer? */
 bool tt_stop_is_consequence(const char *stopped);
 /* The file of the rank whose exception was the first, as far as steps tell, and not the consequence of another's;
