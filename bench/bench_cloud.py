@@ -58,7 +58,7 @@ def ask(kind: str, name: str, size: int, command: str) -> None:
 with tempfile.TemporaryDirectory(dir=os.environ.get("TENSORTAP_BENCH_DIR")) as folder:
     where = Path(folder)
     record(where / "big")
-    large_run.make(where / "numbers", 1000, MEGABYTES * 14)
+    large_run.make(where / "numbers", 1000, MEGABYTES * 7)
     from tensortap.cloud import mirror, upload
     from tensortap.commands import mirrors
 
