@@ -3,10 +3,10 @@ $ make_run nan-forward runs/bad; make_run good runs/good; make_run changed-layer
 # env: LC_ALL=C
 # env: COLUMNS=80
 $ tensortap ls runs
-RUN         STARTED              STATE     STEPS     SIZE  COMMAND
-runs/bad    2026-01-05 10:00:00  finished     50  62.8 kB  train.py --lr 0.1
-runs/good   2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
-runs/other  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
+RUN         VERDICT          LOSS  STARTED              STATE     STEPS     SIZE
+runs/bad    1 error        0.3898  2026-01-05 10:00:00  finished     50  62.8 kB
+runs/good   nothing found  0.3898  2026-01-05 10:00:00  finished     50  62.3 kB
+runs/other  nothing found  0.3898  2026-01-05 10:00:00  finished     50  62.3 kB
 $ tensortap stats runs/bad activation/layers.2.attn --step 30:32
 activation/layers.2.attn  float32[8, 16]
 STEP  CALL      MIN     MAX       MEAN     STD  NAN  INF
@@ -52,10 +52,10 @@ CHANGES MOST                   STEP       RMS  CHANGE  OVER STEPS
 activation/layers.1.mlp          49     0.306   10.7%  #*+=---::....___
 # env: COLUMNS=200
 $ tensortap ls runs
-RUN         STARTED              STATE     STEPS     SIZE  COMMAND
-runs/bad    2026-01-05 10:00:00  finished     50  62.8 kB  train.py --lr 0.1
-runs/good   2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
-runs/other  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
+RUN         VERDICT          LOSS  STARTED              STATE     STEPS     SIZE  COMMAND
+runs/bad    1 error        0.3898  2026-01-05 10:00:00  finished     50  62.8 kB  train.py --lr 0.1
+runs/good   nothing found  0.3898  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
+runs/other  nothing found  0.3898  2026-01-05 10:00:00  finished     50  62.3 kB  train.py --lr 0.1
 $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
@@ -101,10 +101,10 @@ tensortap stats runs/good activation/layers.2.attn --step 0:0
 [1]
 # env: COLUMNS=40
 $ tensortap ls runs
-RUN         STARTED              STATE..
-runs/bad    2026-01-05 10:00:00  finis..
-runs/good   2026-01-05 10:00:00  finis..
-runs/other  2026-01-05 10:00:00  finis..
+RUN         VERDICT          LOSS  STA..
+runs/bad    1 error        0.3898  fin..
+runs/good   nothing found  0.3898  fin..
+runs/other  nothing found  0.3898  fin..
 $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  62.8 kB
 train.py --lr 0.1
@@ -139,14 +139,14 @@ tensortap stats runs/bad activation/layers.2.attn
 # env: LC_ALL=C.UTF-8
 # env: COLUMNS=
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap ls runs" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
-^[2mRUN^[0m         ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m  ^[2mCOMMAND^[0m
-runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB  train.py --lr 0.1
-runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
-runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
-^[2mRUN^[0m         ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m  ^[2mCOMMAND^[0m
-runs/bad    ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB  train.py --lr 0.1
-runs/good   ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
-runs/other  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
+^[2mRUN^[0m         ^[2mVERDICT^[0m          ^[2mLOSS^[0m  ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m
+runs/bad    ^[1;31m1 error^[0m        0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB
+runs/good   ^[32mnothing found^[0m  0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB
+runs/other  ^[32mnothing found^[0m  0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB
+^[2mRUN^[0m         ^[2mVERDICT^[0m          ^[2mLOSS^[0m  ^[2mSTARTED^[0m              ^[2mSTATE^[0m     ^[2mSTEPS^[0m     ^[2mSIZE^[0m  ^[2mCOMMAND^[0m
+runs/bad    ^[1;31m1 error^[0m        0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.8 kB  train.py --lr 0.1
+runs/good   ^[32mnothing found^[0m  0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
+runs/other  ^[32mnothing found^[0m  0.3898  ^[2m2026-01-05 10:00:00^[0m  ^[2mfinished^[0m     50  62.3 kB  train.py --lr 0.1
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap stats runs/bad activation/layers.2.attn --step 31" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 activation/layers.2.attn  ^[36mfloat32[8, 16]^[0m
 ^[2mSTEP^[0m  ^[2mCALL^[0m      ^[2mMIN^[0m     ^[2mMAX^[0m     ^[2mMEAN^[0m     ^[2mSTD^[0m  ^[2mNAN^[0m  ^[2mINF^[0m
