@@ -37,7 +37,9 @@ function numberText(value) {
 }
 
 /** @param {any} verdict */
-export function verdictText(verdict) { return verdict ? String(verdict).replace(/^(nothing found) .*/, "$1") : "?"; }
+export function verdictText(verdict) {
+  return verdict ? String(verdict).replace(/^(nothing found) .*/, "$1") : "?";
+}
 
 /** @type {Column[]} */
 const COLUMNS = [

@@ -370,10 +370,9 @@ static tt_status compare_site(const sides *s, const tt_diff_options *options, tt
             /* A step that the other run did not write is not one that it did not have. */
             const side *other = is_before ? b : a;
             bool is_tensor = is_before ? a->values[COUNT][i] > 1 : b->values[COUNT][j] > 1;
-            bool is_written =
-                tt_run_stride(other->run, other->file,
-                              is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS,
-                              tt_step_map_back(&other->map, step)) == 1;
+            bool is_written = tt_run_stride(other->run, other->file,
+                                            is_tensor ? TT_THINNED_TENSORS : TT_THINNED_NUMBERS,
+                                            tt_step_map_back(&other->map, step)) == 1;
             pair->site.unwritten += is_wanted && !is_written;
             pair->site.only_a += is_wanted && is_written && is_before;
             pair->site.only_b += is_wanted && is_written && is_behind;

@@ -287,7 +287,9 @@ class Box:
         for one in found:
             if isinstance(one, Optimizer) and holds(one, ids):
                 self._know(one)
-        self.scalers = [ref(one) for one in found if isinstance(one, GradScaler) and one.is_enabled()]
+        self.scalers = [
+            ref(one) for one in found if isinstance(one, GradScaler) and one.is_enabled()
+        ]
         known = {id(one) for one in self.live_optimizers()}
         schedulers = [one for one in found if isinstance(one, LRScheduler | ReduceLROnPlateau)]
         ours = [one for one in schedulers if id(getattr(one, "optimizer", None)) in known]

@@ -56,9 +56,7 @@ def optimizers() -> list[Any]:
 
 def holds(optimizer: Any, parameters: Collection[int]) -> bool:
     """Return whether an optimizer holds one of these parameters, given by their ids."""
-    return hasattr(optimizer, "param_groups") and any(
-        id(p) in parameters for p in held(optimizer)
-    )
+    return hasattr(optimizer, "param_groups") and any(id(p) in parameters for p in held(optimizer))
 
 
 def holders(parameters: Collection[int]) -> list[Any]:
