@@ -155,7 +155,7 @@ def _number(value: Any) -> Any:
 def steps_of(optimizer: Any) -> int:
     """Return how many steps an optimizer has done, as far as its state says it; 0: none."""
     try:
-        first = next(iter(optimizer.state.values()), {})
+        first: dict[str, Any] = next(iter(optimizer.state.values()), {})
         return int(_number(first.get("step", 0)))
     except Exception:  # a state that is built otherwise
         return 0
