@@ -103,6 +103,16 @@ static void follow_calls(tt_course *c, const tt_sighting *p, bool is_same_step)
     c->calls++;
 }
 
+/* Steps from one to another.  A file may hold any: the most there are if they are more. */
+static int64_t steps_from(int64_t before, int64_t step)
+{
+    if (before < 0 && step > INT64_MAX + before)
+        return INT64_MAX;
+    if (before > 0 && step < INT64_MIN + before)
+        return INT64_MIN;
+    return step - before;
+}
+
 /* gap: steps since the point before. */
 static void compare_marks(tt_course *c, const tt_sighting *p, int64_t gap)
 {
@@ -194,7 +204,7 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
     }
     if (c->points++ == 0)
         c->first_step = p->step;
-    int64_t gap = c->points > 1 ? p->step - c->last_step : 0;
+    int64_t gap = c->points > 1 ? steps_from(c->last_step, p->step) : 0;
     bool is_same_step = c->points > 1 && gap == 0;
     c->last_step = p->step;
     compare_marks(c, p, gap);
@@ -260,7 +270,9 @@ double tt_course_kept_at(const tt_course *c, int64_t step)
     double value = kept->values[i], next = is_last ? c->latest : kept->values[i + 1];
     if (to <= from || step <= from)
         return value;
-    return step >= to ? next : value + (next - value) * (double)(step - from) / (double)(to - from);
+    return step >= to
+               ? next
+               : value + (next - value) * ((double)step - (double)from) / ((double)to - (double)from);
 }
 
 /* A tail like c x^-a has logarithms of jumps with an exponential distribution of mean 1/a (Hill).  The largest of

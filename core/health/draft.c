@@ -256,7 +256,7 @@ const tt_course *tt_case_beside(const tt_case *c, const tt_course *bias)
 bool tt_case_is_rate_settled(const tt_case *c)
 {
     TT_EACH_COURSE(c, rate) {
-        double before = tt_course_kept_at(rate, (rate->first_step + rate->last_step) / 2), most = 0;
+        double before = tt_course_kept_at(rate, rate->first_step / 2 + rate->last_step / 2), most = 0;
         if (rate->kind != TT_COURSE_RATE)
             continue;
         for (int32_t i = 0; i < rate->kept.count; i++)

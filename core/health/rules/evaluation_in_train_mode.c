@@ -16,7 +16,7 @@ static void find(tt_case *c)
         long long calls = course->points;
         const char *kinds = tt_modes_that_matter(c, course->tail);
         /* Evaluations are rarer than steps; a checkpoint runs the model without gradients each time. */
-        if (calls < 2 || kinds == NULL || calls * 2 > c->history->last_step + 1)
+        if (calls < 2 || kinds == NULL || calls * 2 - 1 > c->history->last_step)
             continue;
         tt_case_add(c, course);
         tt_case_number(c, "calls", (double)calls);
