@@ -158,6 +158,6 @@ def test_a_thinned_run_says_so_and_has_the_steps_before_a_nan(release: str) -> N
     run, expected = load(release, "thinned")
     steps = run.series("x", "mean")[0].tolist()
     _, origin = expected["origin"]
-    assert set(range(origin - 100, origin + 1)) <= set(steps)
+    assert set(range(origin - 30, origin + 1)) <= set(steps)
     assert len(steps) < expected["steps"] / 2
     assert run.strides[0][1] > 1
