@@ -222,7 +222,7 @@ def test_a_batch_size_that_changes_is_recorded_and_a_short_last_batch_is_not(
 
 def test_a_private_run_names_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSORTAP_PRIVATE", "1")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__)  # as of a program
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     model = make()
     run = train(tmp_path / "run", model, torch.optim.SGD(model.parameters(), 0.1))
     assert not [key for key in run.settings if key.startswith(("code/", "file/"))]
