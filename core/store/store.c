@@ -392,8 +392,8 @@ static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err
 tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
 {
     /* What a reader of a killed run has to go through is short, and an index block
-     * is at most a sixteenth of what it indexes. */
-    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 16 };
+     * is at most an eighth of what it indexes. */
+    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 8 };
     int64_t since = store->end - store->indexed_end;
     if ((store->blocks_since_index < BLOCKS && since < BYTES) || since < SHARE * store->index_bytes)
         return TT_OK;
