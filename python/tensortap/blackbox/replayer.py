@@ -35,7 +35,7 @@ class ReplayEndedError(BaseException):
 
 
 class Replayer(Role):
-    """Gives back what a box kept, through a box of its own, and compares.
+    """Return to the program what a box kept, through a box of its own, and compare.
 
     Args:
         facts, tensors: The black box, as `file.read` returns it.

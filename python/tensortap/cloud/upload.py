@@ -282,7 +282,7 @@ def start(run: str | os.PathLike[str], url: str) -> None:
 
 
 def finish(run: Path, url: str) -> None:
-    """Say that the copy goes on after the writer has ended; start it again if it was killed."""
+    """Print that the copy goes on after the writer has ended; start it again if it was killed."""
     is_there, (behind, error) = is_alive(run), _read_note(run)
     if not is_there and error.startswith(GAVE_UP):
         why = error.removeprefix(GAVE_UP)

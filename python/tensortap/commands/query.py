@@ -146,7 +146,7 @@ def print_answer(found: Any, options: dict[str, str]) -> None:
 
 
 def report(streams: list[Any]) -> bool:
-    """Say on standard error what could not be read; return whether there was anything."""
+    """Print what could not be read to standard error; return whether there was anything."""
     runs, points, size = (max((table.lost[i] for table in streams), default=0) for i in range(3))
     said = [f"{runs} runs could not be opened"] if runs else []
     said += [f"{points} points could not be read"] if points else []

@@ -199,7 +199,7 @@ def few(names: list[str]) -> str:
 
 
 def relations(pairs: list[Pair]) -> list[str]:
-    """Say which modules of one model are several of the other, and which layers are unlike."""
+    """Describe modules that are several of the other model, and layers unlike their siblings."""
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for pair in pairs:
         if "|" in pair.a + pair.b or "+" in pair.a + pair.b:

@@ -139,7 +139,7 @@ class Pairing:
         self.refused = [one for one in self.refused if one[0] not in paired]
 
     def parameters(self, pair: Candidate) -> dict[str, str]:
-        """Say of each parameter of a pair how its content differs."""
+        """Return how the content of each parameter of a pair differs."""
         if pair.parts:
             names = {site.name for site in pair.parts}
             one, own = (
@@ -179,7 +179,7 @@ class Pairing:
     # ---- helpers
 
     def _add(self, pair: Candidate, *others: Site) -> None:
-        """Take a pair in; *others*: further sites that it is made of."""
+        """Add a pair; *others*: further sites that it is made of."""
         self.pairs.append(pair)
         self.used_a.add(pair.a.key)
         self.used_b.add(pair.b.key)
@@ -441,7 +441,7 @@ class Pairing:
         self.pairs = kept
 
     def _doubt(self, pair: Candidate, later: list[Candidate]) -> str:
-        """Say why a pair that deviates are unlike points; "": they are not."""
+        """Return why the two sites of a pair are unlike points; "": they are not."""
         by, rest = pair.x.factor(pair.y)
         if rest < pair.most_alike and later and later[0].is_like:
             return f"a factor of {by:.4g}, but {later[0].name_a} agrees: it is scaled elsewhere"
@@ -465,7 +465,7 @@ class Pairing:
         return next(filter(is_after, later), None)
 
     def _pair_aliases(self) -> None:
-        """Give what is left a second chance, by value alone; it may be another name of a pair."""
+        """Pair what is left by value alone; it may be another name of a pair."""
         for a in self.sites_a:
             if a.key in self.used_a or not a.parts:
                 continue

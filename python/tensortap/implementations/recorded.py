@@ -281,7 +281,7 @@ def _in_order(a: Recorded, b: Recorded) -> tuple[list[Place], list[Place], None,
 
 
 def compare_weights(a: Run, b: Run, names: tuple[str, str] | None = None) -> WeightComparison:
-    """Say which parameters of two runs are equal, were rounded, are different or missing."""
+    """Describe which parameters of two runs are equal, rounded, different or missing."""
     first, second = (
         [Weight.of_numbers(name, numbers) for name, numbers in Forwards(run).weights.items()]
         for run in (a, b)

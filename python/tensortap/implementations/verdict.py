@@ -109,7 +109,7 @@ def _left(sites: list[Site], used: set[tuple[str, int]]) -> list[str]:
 
 
 def _which(beyond: Any, places: list[Key] | None) -> str:
-    """Say which tokens these are, if not all."""
+    """Describe these tokens, if they are not all."""
     rows = beyond.nonzero()[0].tolist()
     if not rows or len(rows) == len(beyond):
         return ""

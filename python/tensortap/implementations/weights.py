@@ -85,7 +85,7 @@ class Weight:
         return cls(name, DTYPES[dtype], shape, (int(rest[0]), int(rest[1])), axes, value)
 
     def against(self, other: Weight) -> str:
-        """Say how its content differs from that of another of the same shape."""
+        """Describe how its content differs from that of another of the same shape."""
         if self.digest == other.digest:
             return SAME[0]
         if (self.axes["rows"].digests != other.axes["rows"].digests).any():
@@ -155,7 +155,7 @@ class Match:
         return ", ".join(words) or "equal"
 
     def difference(self) -> str:
-        """Say if the values are equal in every bit, were rounded, or partly differ."""
+        """Describe whether the values are equal in every bit, rounded, or partly different."""
         if self.unlike:
             return f"equal but for {self.unlike} of {len(self.in_a)} {self.axes[0]}"
         if self.a.dtype != self.b.dtype:

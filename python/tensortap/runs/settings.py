@@ -50,7 +50,7 @@ class Settings:
     """The settings that a run knows of."""
 
     def __init__(self, recorder: _core.Recorder) -> None:
-        """Take the run to record into."""
+        """Remember the run to record into."""
         self._recorder = recorder
         self._known: dict[str, str] = {}
         self._changes: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Settings:
         self._recorder.setting(0 if self.is_first else self._recorder.current_step, key, text)
 
     def close(self) -> None:
-        """Say how many did not fit."""
+        """Note how many did not fit."""
         if self._left_out and not self._recorder.closed:
             self._recorder.setting(0, "tensortap/left_out", str(self._left_out))
 
